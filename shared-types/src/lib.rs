@@ -1,0 +1,2 @@
+//! Layouts used by host and device.
+#![no_std]

@@ -1,0 +1,1 @@
+//! Finds libcuda at run time and counts the calls that pass.

@@ -1,0 +1,244 @@
+//! The host's side of a launch: handles of device memory, and a kernel with its arguments bound.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::cpu::{Block, Shadow};
+
+/// What is known of a kernel without running it.
+#[derive(Debug)]
+pub struct KernelInfo {
+    /// Entry name in the PTX.
+    pub name: &'static str,
+    /// Whether it uses barriers, shared memory or warp operations.
+    pub cooperative: bool,
+    /// Most threads a block may have, if the kernel bounds them.
+    pub max_threads: Option<u32>,
+    /// Source file.
+    pub file: &'static str,
+    /// Source line.
+    pub line: u32,
+}
+
+/// One allocation of device memory, owned. Launches and graphs that name it share its ownership.
+pub struct DeviceMemory {
+    address: u64,
+    bytes: usize,
+    shadow: Option<Box<Shadow>>,
+    /// Frees the memory when dropped.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+impl DeviceMemory {
+    /// Takes over the memory of `bytes` at `address`, which dropping `owner` frees.
+    pub fn new(address: u64, bytes: usize, shadow: Option<Box<Shadow>>, owner: Box<dyn Any + Send + Sync>) -> Self {
+        Self { address, bytes, shadow, _owner: owner }
+    }
+
+    /// The address on the device.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The checker's record of the memory, on a CPU device that checks.
+    pub fn shadow(&self) -> Option<&Shadow> {
+        self.shadow.as_deref()
+    }
+}
+
+/// A range of an allocation.
+#[derive(Clone)]
+pub struct MemoryRange {
+    memory: Arc<DeviceMemory>,
+    range: Range<usize>,
+}
+
+impl MemoryRange {
+    /// The bytes `range` of `memory`.
+    ///
+    /// # Panics
+    /// If the range passes the memory's end.
+    pub fn new(memory: Arc<DeviceMemory>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= memory.bytes, "{range:?} passes {} bytes", memory.bytes);
+        Self { memory, range }
+    }
+
+    /// The range's first address.
+    pub fn address(&self) -> u64 {
+        self.memory.address + self.range.start as u64
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The allocation.
+    pub fn memory(&self) -> &Arc<DeviceMemory> {
+        &self.memory
+    }
+
+    /// The checker's record of the whole allocation.
+    pub fn shadow(&self) -> Option<&Shadow> {
+        self.memory.shadow()
+    }
+
+    /// Whether two ranges share a byte.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory)
+            && self.range.start < other.range.end
+            && other.range.start < self.range.end
+    }
+}
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name<'a, T> {
+            range: MemoryRange,
+            life: PhantomData<&'a T>,
+        }
+
+        impl<T> $name<'_, T> {
+            /// A handle of all whole elements in `range`.
+            ///
+            /// # Panics
+            /// If the range is not aligned for `T` or not a whole number of elements.
+            pub fn new(range: MemoryRange) -> Self {
+                assert!(range.address() as usize % align_of::<T>() == 0, "misaligned for {}", std::any::type_name::<T>());
+                assert!(size_of::<T>() > 0 && range.bytes() % size_of::<T>() == 0, "not whole elements");
+                Self { range, life: PhantomData }
+            }
+
+            /// Elements.
+            pub fn len(&self) -> usize {
+                self.range.bytes() / size_of::<T>()
+            }
+
+            /// Whether there is no element.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// The memory.
+            pub fn memory(&self) -> &MemoryRange {
+                &self.range
+            }
+        }
+    };
+}
+
+handle!(
+    /// Device memory that a kernel reads, for a parameter `GlobalSlice<T>` or `&[T]`.
+    DeviceSlice
+);
+handle!(
+    /// Device memory that a kernel reads and writes, for a parameter `GlobalSliceMut<T>` or `&mut [T]`.
+    DeviceSliceMut
+);
+handle!(
+    /// Device memory that a kernel reads through a parameter `*const T` or `&T`.
+    DevicePtr
+);
+handle!(
+    /// Device memory that a kernel reads and writes through a parameter `*mut T` or `&mut T`.
+    DevicePtrMut
+);
+
+/// What a kernel may do with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Loads alone.
+    Read,
+    /// Stores, loads and atomics.
+    Write,
+}
+
+/// One parameter's claim on device memory.
+#[derive(Clone)]
+pub struct Claim {
+    /// The parameter's name.
+    pub parameter: &'static str,
+    /// The memory.
+    pub range: MemoryRange,
+    /// What the kernel may do with it.
+    pub access: Access,
+}
+
+/// Collects a launch's parameters as the driver wants them, and what memory they reach.
+#[derive(Default)]
+pub struct Binder {
+    words: Vec<Box<[u128]>>,
+    claims: Vec<Claim>,
+}
+
+impl Binder {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a parameter passed by value.
+    pub fn value<T: Copy>(&mut self, value: &T) {
+        let mut words = vec![0u128; size_of::<T>().div_ceil(16).max(1)].into_boxed_slice();
+        const { assert!(align_of::<T>() <= 16, "a kernel parameter is aligned to at most 16 bytes") };
+        // SAFETY: the destination has room for a `T`, is aligned for it, and is not read as anything but bytes.
+        unsafe { words.as_mut_ptr().cast::<T>().write(*value) };
+        self.words.push(words);
+    }
+
+    /// Adds a slice: address and length.
+    pub fn slice<T>(&mut self, parameter: &'static str, range: &MemoryRange, access: Access) {
+        self.pointer::<T>(parameter, range, access);
+        self.value(&(range.bytes() / size_of::<T>()));
+    }
+
+    /// Adds a bare pointer.
+    pub fn pointer<T>(&mut self, parameter: &'static str, range: &MemoryRange, access: Access) {
+        self.value(&range.address());
+        self.claims.push(Claim { parameter, range: range.clone(), access });
+    }
+}
+
+type Body = Box<dyn Fn(&Block<'_>) + Send + Sync>;
+
+/// A kernel with its arguments bound; made by the `launch` function that `#[kernel]` generates.
+pub struct Launch {
+    info: &'static KernelInfo,
+    binder: Binder,
+    body: Body,
+}
+
+impl Launch {
+    /// Used by `#[kernel]`.
+    pub fn new(info: &'static KernelInfo, binder: Binder, body: impl Fn(&Block<'_>) + Send + Sync + 'static) -> Self {
+        Self { info, binder, body: Box::new(body) }
+    }
+
+    /// The kernel.
+    pub fn info(&self) -> &'static KernelInfo {
+        self.info
+    }
+
+    /// The device memory that the arguments reach.
+    pub fn claims(&self) -> &[Claim] {
+        &self.binder.claims
+    }
+
+    /// One pointer to each parameter's value, as `cuLaunchKernel` takes them.
+    pub fn parameters(&self) -> Vec<*const std::ffi::c_void> {
+        self.binder.words.iter().map(|words| words.as_ptr().cast()).collect()
+    }
+
+    /// Runs one block on the CPU target.
+    pub fn run_block(&self, block: &Block<'_>) {
+        (self.body)(block);
+    }
+}

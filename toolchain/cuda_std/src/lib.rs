@@ -1,0 +1,26 @@
+//! What kernels import.
+//!
+//! One source serves two targets: `nvptx64-nvidia-cuda`, where everything here becomes the GPU's own instructions, and
+//! the CPU, where the same calls go to the executor in [`cpu`].
+
+#![cfg_attr(target_os = "cuda", no_std)]
+#![cfg_attr(target_os = "cuda", feature(abi_ptx, link_llvm_intrinsics, asm_experimental_arch))]
+#![cfg_attr(target_os = "cuda", allow(internal_features))]
+
+#[cfg(not(target_os = "cuda"))]
+pub mod cpu;
+#[cfg(not(target_os = "cuda"))]
+pub mod launch;
+pub mod param;
+pub mod shape;
+pub mod thread;
+pub mod view;
+
+pub use cuda_std_macros::kernel;
+
+/// What a kernel file imports.
+pub mod prelude {
+    pub use crate::shape::LaunchShape;
+    pub use crate::view::{GlobalSlice, GlobalSliceMut};
+    pub use crate::{kernel, thread};
+}

@@ -1,0 +1,145 @@
+//! Views of global memory.
+
+use core::marker::PhantomData;
+
+#[cfg(not(target_os = "cuda"))]
+use crate::cpu::Shadow;
+#[cfg(not(target_os = "cuda"))]
+use crate::launch::{Access, Binder, DeviceSlice, DeviceSliceMut};
+use crate::param::KernelParam;
+
+/// Read-only view of global memory; its loads are `ld.global.nc`.
+///
+/// Nothing may write the memory while the kernel runs. Not `Copy`, so that it can be told from a plain value among a
+/// kernel's parameters; pass it by reference.
+pub struct GlobalSlice<'a, T> {
+    ptr: *const T,
+    len: usize,
+    #[cfg(not(target_os = "cuda"))]
+    shadow: Option<&'a Shadow>,
+    life: PhantomData<&'a T>,
+}
+
+/// Writable view of global memory whose writers are disjoint: between two barriers no element is touched by two threads
+/// when one of them writes it, except through its atomic operations.
+pub struct GlobalSliceMut<'a, T> {
+    ptr: *mut T,
+    len: usize,
+    #[cfg(not(target_os = "cuda"))]
+    shadow: Option<&'a Shadow>,
+    life: PhantomData<&'a mut T>,
+}
+
+impl<T: Copy> GlobalSlice<'_, T> {
+    /// Elements in the view.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the view has no element.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Loads element `index`, which must be under `len`: in PTX it is not checked, on the CPU it is.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> T {
+        #[cfg(not(target_os = "cuda"))]
+        crate::cpu::on_read(self.shadow, self.ptr, self.len, index);
+        // SAFETY: `index < len` by this method's contract, which the CPU target enforces.
+        unsafe { *self.ptr.add(index) }
+    }
+}
+
+impl<T: Copy> GlobalSliceMut<'_, T> {
+    /// Elements in the view.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the view has no element.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Loads element `index`, which must be under `len`: in PTX it is not checked, on the CPU it is.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> T {
+        #[cfg(not(target_os = "cuda"))]
+        crate::cpu::on_read(self.shadow, self.ptr, self.len, index);
+        // SAFETY: `index < len` by this method's contract, which the CPU target enforces.
+        unsafe { *self.ptr.add(index) }
+    }
+
+    /// Stores `value` into element `index`, which must be under `len`: in PTX it is not checked, on the CPU it is.
+    #[inline(always)]
+    pub fn set(&self, index: usize, value: T) {
+        #[cfg(not(target_os = "cuda"))]
+        crate::cpu::on_write(self.shadow, self.ptr, self.len, index);
+        // SAFETY: `index < len` by this method's contract, which the CPU target enforces; no other thread touches the
+        // element between the same two barriers, which its checker enforces.
+        unsafe { *self.ptr.add(index) = value }
+    }
+}
+
+/// A view as it is kept by a launch.
+#[cfg(not(target_os = "cuda"))]
+pub struct BoundView<T> {
+    ptr: *mut T,
+    len: usize,
+    shadow: *const Shadow,
+}
+// SAFETY: an address into device memory that the launch keeps alive, with its shadow.
+#[cfg(not(target_os = "cuda"))]
+unsafe impl<T> Send for BoundView<T> {}
+// SAFETY: as above.
+#[cfg(not(target_os = "cuda"))]
+unsafe impl<T> Sync for BoundView<T> {}
+
+macro_rules! view_param {
+    ($view:ident, $abi0:ty, $host:ident, $access:ident, |$a:ident| $ptr:expr) => {
+        // SAFETY: address and length are packed as the host's handle holds them and rebuilt unchanged; the handle's whole
+        // range is declared.
+        unsafe impl<'a, T: Copy + 'static> KernelParam for $view<'a, T> {
+            type Arg = Self;
+            type Abi0 = $abi0;
+            type Abi1 = usize;
+            #[cfg(not(target_os = "cuda"))]
+            type Host<'h> = $host<'h, T>;
+            #[cfg(not(target_os = "cuda"))]
+            type Bound = BoundView<T>;
+
+            #[inline(always)]
+            unsafe fn from_abi($a: Self::Abi0, len: usize) -> Self {
+                Self {
+                    ptr: $ptr,
+                    len,
+                    #[cfg(not(target_os = "cuda"))]
+                    shadow: None,
+                    life: PhantomData,
+                }
+            }
+
+            #[cfg(not(target_os = "cuda"))]
+            fn bind(host: Self::Host<'_>, name: &'static str, binder: &mut Binder) -> BoundView<T> {
+                binder.slice::<T>(name, host.memory(), Access::$access);
+                let shadow = host.memory().shadow().map_or(core::ptr::null(), |shadow| shadow as *const Shadow);
+                BoundView { ptr: host.memory().address() as *mut T, len: host.len(), shadow }
+            }
+
+            #[cfg(not(target_os = "cuda"))]
+            #[inline(always)]
+            unsafe fn materialize(bound: &BoundView<T>) -> Self {
+                // SAFETY: the launch keeps the memory and its shadow alive, as the caller vouches.
+                Self { ptr: bound.ptr, len: bound.len, shadow: unsafe { bound.shadow.as_ref() }, life: PhantomData }
+            }
+        }
+    };
+}
+
+view_param!(GlobalSlice, &'static [T; 0], DeviceSlice, Read, |a| a as *const [T; 0] as *const T);
+view_param!(GlobalSliceMut, *mut T, DeviceSliceMut, Write, |a| a);
