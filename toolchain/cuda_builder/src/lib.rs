@@ -66,7 +66,7 @@ pub enum EmitOption {
 pub struct CudaBuilder {
     path_to_crate: PathBuf,
     target_dir: Option<PathBuf>,
-    without: Vec<String>,
+    edit_kernel_flags: Option<fn(&mut Vec<String>)>,
     /// Off: overflow checks and debug assertions are compiled in. The optimiser runs either way, since PTX of
     /// unoptimised Rust keeps every variable in slow local memory. `true` by default.
     pub release: bool,
@@ -98,7 +98,7 @@ impl CudaBuilder {
         Self {
             path_to_crate: path_to_crate_root.as_ref().into(),
             target_dir: None,
-            without: Vec::new(),
+            edit_kernel_flags: None,
             release: true,
             ptx_file_copy_path: None,
             arch: NvvmArch::default(),
@@ -216,10 +216,10 @@ impl CudaBuilder {
         self
     }
 
-    /// Leaves out one of the builder's own rustc flags: how the tests show that a flag is needed.
+    /// Changes the rustc flags of the kernel crate: how the tests show that each of them is needed.
     #[doc(hidden)]
-    pub fn without_rustc_flag(mut self, flag: &str) -> Self {
-        self.without.push(flag.into());
+    pub fn edit_kernel_flags(mut self, edit: fn(&mut Vec<String>)) -> Self {
+        self.edit_kernel_flags = Some(edit);
         self
     }
 

@@ -21,6 +21,7 @@ struct Package {
     manifest: PathBuf,
     lib_name: String,
     lib_root: PathBuf,
+    workspace_root: PathBuf,
     target_dir: PathBuf,
 }
 
@@ -70,6 +71,7 @@ impl Package {
         struct Metadata {
             packages: Vec<MetadataPackage>,
             target_directory: PathBuf,
+            workspace_root: PathBuf,
         }
         #[derive(Deserialize)]
         struct MetadataPackage {
@@ -90,7 +92,7 @@ impl Package {
         }
         let metadata: Metadata = serde_json::from_slice(&output.stdout)
             .map_err(|error| no_kernel_crate(&format!("cargo metadata cannot be read: {error}")))?;
-        let target_dir = metadata.target_directory;
+        let (target_dir, workspace_root) = (metadata.target_directory, metadata.workspace_root);
         let package = metadata
             .packages
             .into_iter()
@@ -106,6 +108,7 @@ impl Package {
             manifest,
             lib_name: library.name.replace('-', "_"),
             lib_root: library.src_path,
+            workspace_root,
             target_dir,
         })
     }
@@ -120,6 +123,10 @@ struct Target {
 }
 
 impl Target {
+    fn folder(&self) -> PathBuf {
+        self.src_path.parent().map(Path::to_owned).unwrap_or_default()
+    }
+
     fn is_library(&self) -> bool {
         self.kind.iter().any(|kind| matches!(kind.as_str(), "lib" | "rlib" | "dylib" | "cdylib" | "staticlib"))
     }
@@ -132,8 +139,7 @@ fn build_image(
     compiler: &KernelCompiler,
     arch: NvvmArch,
 ) -> Result<Image, CudaBuilderError> {
-    let rustc_flags = rustc_flags(builder, arch);
-    let folder = image_folder(builder, package, arch, &rustc_flags);
+    let folder = image_folder(builder, package, arch);
     let raw_folder = folder.join("ptx");
     fs::create_dir_all(&raw_folder).map_err(CudaBuilderError::io(format!("create {}", raw_folder.display())))?;
     // Held until the PTX is read: build scripts of two packages may build the same crate at once.
@@ -142,16 +148,15 @@ fn build_image(
     lock.lock().map_err(CudaBuilderError::io(format!("lock {}", lock_path.display())))?;
     forget_other_compiler(&folder, compiler)?;
 
+    let kernel_flags = kernel_flags(builder, package);
     // Cargo does not know of this file, so its name carries what cargo's own file names would: whose it is.
-    let mut hasher = DefaultHasher::new();
-    package.manifest.hash(&mut hasher);
-    builder.build_args.hash(&mut hasher);
-    let stem = raw_folder.join(format!("{}-{:08x}", package.lib_name, hasher.finish() as u32));
+    let owner = short_hash(&(&package.manifest, &builder.build_args, &kernel_flags));
+    let stem = raw_folder.join(format!("{}-{owner:08x}", package.lib_name));
     let raw = stem.with_extension("s");
 
     let mut command = cargo(package.manifest.parent().expect("a manifest's path has a folder"));
     command.env("RUSTC", &compiler.rustc).env("RUSTC_BOOTSTRAP", "1");
-    command.env("CARGO_ENCODED_RUSTFLAGS", rustc_flags.join("\x1f"));
+    command.env("CARGO_ENCODED_RUSTFLAGS", image_flags(builder, arch).join("\x1f"));
     if let Some(dir) = &compiler.library_dir {
         command.env("LD_LIBRARY_PATH", dir);
     }
@@ -169,10 +174,10 @@ fn build_image(
     if builder.emit == Some(EmitOption::Bitcode) {
         command.arg(emit("llvm-bc", &stem.with_extension("bc")));
     }
-    command.args(attributes::missing(&package.lib_root).iter().map(|attribute| format!("-Zcrate-attr={attribute}")));
+    command.args(&kernel_flags);
 
     let output = run(&mut command)?;
-    let messages = Messages::read(&output);
+    let messages = Messages::read(&output, &package.workspace_root);
     let (name, arch_name) = (package.name.clone(), arch.to_string());
     if !output.status.success() {
         return Err(if messages.errors.is_empty() {
@@ -212,8 +217,7 @@ fn emit(kind: &str, path: &Path) -> std::ffi::OsString {
 }
 
 /// The flags for every crate of the image, `core` included.
-fn rustc_flags(builder: &CudaBuilder, arch: NvvmArch) -> Vec<String> {
-    let fma_level = if builder.fma_contraction { 2 } else { 0 };
+fn image_flags(builder: &CudaBuilder, arch: NvvmArch) -> Vec<String> {
     let mut flags = vec![
         "-Zunstable-options".to_owned(),
         // A panic is a bare trap: with a handler, messages and formatting would fill the image.
@@ -224,6 +228,18 @@ fn rustc_flags(builder: &CudaBuilder, arch: NvvmArch) -> Vec<String> {
         "-Clinker=true".to_owned(),
         // Jump threading copies barriers, shuffles and asm! into both arms of a divergent branch.
         "-Zmir-enable-passes=-JumpThreading".to_owned(),
+    ];
+    if builder.debug == DebugInfo::LineTables {
+        flags.push("-Cdebuginfo=line-directives-only".to_owned());
+    }
+    flags
+}
+
+/// The flags of the kernel crate alone. LTO generates the code of the whole image there, so what steers LLVM belongs
+/// here, and builds that differ in it share one `core`.
+fn kernel_flags(builder: &CudaBuilder, package: &Package) -> Vec<String> {
+    let fma_level = if builder.fma_contraction { 2 } else { 0 };
+    let mut flags = vec![
         // Without it, shared and global memory are reached through generic loads and stores.
         "-Cpasses=infer-address-spaces".to_owned(),
         format!("-Cllvm-args=-nvptx-fma-level={fma_level}"),
@@ -234,10 +250,10 @@ fn rustc_flags(builder: &CudaBuilder, arch: NvvmArch) -> Vec<String> {
     if builder.fast_sqrt {
         flags.push("-Cllvm-args=-nvptx-prec-sqrtf32=0".to_owned());
     }
-    if builder.debug == DebugInfo::LineTables {
-        flags.push("-Cdebuginfo=line-directives-only".to_owned());
+    flags.extend(attributes::missing(&package.lib_root).iter().map(|attribute| format!("-Zcrate-attr={attribute}")));
+    if let Some(edit) = builder.edit_kernel_flags {
+        edit(&mut flags);
     }
-    flags.retain(|flag| !builder.without.contains(flag));
     flags
 }
 
@@ -253,21 +269,25 @@ fn profile(builder: &CudaBuilder) -> Vec<String> {
     settings
 }
 
-/// `target/kernels/sm_80`, with a number behind it when the flags are not the usual ones: cargo would otherwise take
-/// the PTX of one set of flags for the other's.
-fn image_folder(builder: &CudaBuilder, package: &Package, arch: NvvmArch, rustc_flags: &[String]) -> PathBuf {
+/// `target/kernels/sm_80`, with a number behind it when the image's flags are not the usual ones: cargo would otherwise
+/// take the PTX of one set of flags for the other's.
+fn image_folder(builder: &CudaBuilder, package: &Package, arch: NvvmArch) -> PathBuf {
     let kernels = builder.target_dir.clone().unwrap_or_else(|| {
         crate::target_dir_of_build_script().unwrap_or_else(|| package.target_dir.clone()).join("kernels")
     });
-    let usual = CudaBuilder::new(&builder.path_to_crate);
-    let options = (rustc_flags, profile(builder), builder.emit.is_some() || builder.final_module_path.is_some());
-    let usual_options = (&self::rustc_flags(&usual, arch)[..], profile(&usual), false);
-    if options == usual_options {
-        return kernels.join(arch.target_cpu());
+    let options = |builder: &CudaBuilder| (image_flags(builder, arch), profile(builder));
+    if options(builder) == options(&CudaBuilder::new("")) {
+        kernels.join(arch.target_cpu())
+    } else {
+        kernels.join(format!("{arch}-{:08x}", short_hash(&options(builder))))
     }
+}
+
+/// A few digits that tell different values apart in file names.
+fn short_hash(value: &impl Hash) -> u32 {
     let mut hasher = DefaultHasher::new();
-    options.hash(&mut hasher);
-    kernels.join(format!("{arch}-{:08x}", hasher.finish() as u32))
+    value.hash(&mut hasher);
+    hasher.finish() as u32
 }
 
 /// Empties the folder when another compiler filled it: PTX of one must not pass for the other's.
@@ -294,7 +314,7 @@ struct Messages {
 }
 
 impl Messages {
-    fn read(output: &Output) -> Self {
+    fn read(output: &Output, workspace_root: &Path) -> Self {
         #[derive(Deserialize)]
         struct Line {
             reason: String,
@@ -341,12 +361,15 @@ impl Messages {
                     }
                 }
                 ("compiler-artifact", _) if is_ours => {
-                    messages.sources.extend(line.manifest_path);
-                    let folder = line.target.as_ref().and_then(|target| target.src_path.parent());
-                    match line.filenames.iter().find_map(|file| listed_sources(file)) {
-                        Some(sources) => messages.sources.extend(sources),
-                        None => messages.sources.extend(folder.map(Path::to_owned)),
+                    let (Some(manifest), Some(target)) = (line.manifest_path, line.target) else { continue };
+                    let listed = line.filenames.iter().find_map(|file| listed_sources(file));
+                    for source in listed.unwrap_or_else(|| vec![target.folder()]) {
+                        // rustc runs in the workspace's folder, or in the package's own when that lies elsewhere.
+                        let places = [Some(workspace_root), manifest.parent()];
+                        let found = places.into_iter().flatten().map(|place| place.join(&source));
+                        messages.sources.extend(found.into_iter().find(|path| path.exists()));
                     }
+                    messages.sources.insert(manifest);
                 }
                 _ => {}
             }
@@ -355,11 +378,13 @@ impl Messages {
     }
 }
 
-/// The sources of an artefact, from the `.d` file that rustc writes beside it.
+/// The sources of an artefact, from the `.d` file that rustc writes beside it or, for the kernel crate, in `deps`.
 fn listed_sources(artefact: &Path) -> Option<Vec<PathBuf>> {
     let stem = artefact.file_stem()?.to_str()?;
-    let names = [stem, stem.strip_prefix("lib").unwrap_or(stem)];
-    let text = names.iter().find_map(|name| fs::read_to_string(artefact.with_file_name(format!("{name}.d"))).ok())?;
+    let folder = artefact.parent()?;
+    let names = [stem, stem.strip_prefix("lib").unwrap_or(stem)].map(|name| format!("{name}.d"));
+    let mut places = names.iter().flat_map(|name| [folder.join("deps").join(name), folder.join(name)]);
+    let text = places.find_map(|place| fs::read_to_string(place).ok())?;
     let (_, list) = text.lines().next()?.split_once(": ")?;
     Some(split_escaped(list).into_iter().map(PathBuf::from).collect())
 }
@@ -384,7 +409,7 @@ fn watch(package: &Package, compiler: &KernelCompiler, images: &[Image]) {
             break;
         }
     }
-    for file in files.iter().filter(|file| file.exists()) {
+    for file in &files {
         println!("cargo::rerun-if-changed={}", file.display());
     }
     let warnings: BTreeSet<&String> = images.iter().flat_map(|image| &image.warnings).collect();
