@@ -66,7 +66,7 @@ pub enum EmitOption {
 pub struct CudaBuilder {
     path_to_crate: PathBuf,
     target_dir: Option<PathBuf>,
-    edit_kernel_flags: Option<fn(&mut Vec<String>)>,
+    edit_flags: Option<fn(&mut Vec<String>)>,
     /// Off: overflow checks and debug assertions are compiled in. The optimiser runs either way, since PTX of
     /// unoptimised Rust keeps every variable in slow local memory. `true` by default.
     pub release: bool,
@@ -98,7 +98,7 @@ impl CudaBuilder {
         Self {
             path_to_crate: path_to_crate_root.as_ref().into(),
             target_dir: None,
-            edit_kernel_flags: None,
+            edit_flags: None,
             release: true,
             ptx_file_copy_path: None,
             arch: NvvmArch::default(),
@@ -216,11 +216,18 @@ impl CudaBuilder {
         self
     }
 
-    /// Changes the rustc flags of the kernel crate: how the tests show that each of them is needed.
+    /// Changes the builder's own rustc flags: how the tests show that each of them is needed.
     #[doc(hidden)]
-    pub fn edit_kernel_flags(mut self, edit: fn(&mut Vec<String>)) -> Self {
-        self.edit_kernel_flags = Some(edit);
+    pub fn edit_flags(mut self, edit: fn(&mut Vec<String>)) -> Self {
+        self.edit_flags = Some(edit);
         self
+    }
+
+    pub(crate) fn edited(&self, mut flags: Vec<String>) -> Vec<String> {
+        if let Some(edit) = self.edit_flags {
+            edit(&mut flags);
+        }
+        flags
     }
 
     /// Builds the crate for [`arch`](Self::arch) and returns the PTX's path: `OUT_DIR/CRATE.sm_80.ptx`, or

@@ -232,7 +232,7 @@ fn image_flags(builder: &CudaBuilder, arch: NvvmArch) -> Vec<String> {
     if builder.debug == DebugInfo::LineTables {
         flags.push("-Cdebuginfo=line-directives-only".to_owned());
     }
-    flags
+    builder.edited(flags)
 }
 
 /// The flags of the kernel crate alone. LTO generates the code of the whole image there, so what steers LLVM belongs
@@ -243,6 +243,9 @@ fn kernel_flags(builder: &CudaBuilder, package: &Package) -> Vec<String> {
         // Without it, shared and global memory are reached through generic loads and stores.
         "-Cpasses=infer-address-spaces".to_owned(),
         format!("-Cllvm-args=-nvptx-fma-level={fma_level}"),
+        // LLVM does the same to asm!, which rustc does not mark as convergent: two branches on one condition become
+        // two arms, and a small block between them is copied into both.
+        "-Cllvm-args=-simplifycfg-max-small-block-size=0".to_owned(),
     ];
     if builder.fast_div {
         flags.push("-Cllvm-args=-nvptx-prec-divf32=0".to_owned());
@@ -251,10 +254,7 @@ fn kernel_flags(builder: &CudaBuilder, package: &Package) -> Vec<String> {
         flags.push("-Cllvm-args=-nvptx-prec-sqrtf32=0".to_owned());
     }
     flags.extend(attributes::missing(&package.lib_root).iter().map(|attribute| format!("-Zcrate-attr={attribute}")));
-    if let Some(edit) = builder.edit_kernel_flags {
-        edit(&mut flags);
-    }
-    flags
+    builder.edited(flags)
 }
 
 /// What must hold whatever the workspace's own release profile says.
