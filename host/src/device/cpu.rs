@@ -8,13 +8,14 @@ use cuda_std::cpu::Executor;
 use cuda_std::launch::{DeviceMemory, Launch, MemoryRange};
 use cuda_std::shape::LaunchShape;
 
+use super::DeviceInfo;
 use crate::error::DeviceError;
 
 /// As `cuMemAlloc` aligns.
 const ALIGNMENT: usize = 256;
 
 /// The CPU as a device. Launches and copies exclude each other, as on one stream.
-pub(super) struct CpuDevice {
+pub(crate) struct CpuDevice {
     executor: Mutex<Executor>,
 }
 
@@ -84,8 +85,10 @@ unsafe impl Sync for HeapBlock {}
 
 impl HeapBlock {
     fn new(bytes: usize) -> Result<Self, DeviceError> {
-        let out_of_memory =
-            || DeviceError::OutOfMemory { device: "the CPU".into(), requested: bytes, free: 0, total: 0 };
+        let out_of_memory = || {
+            let (free, total) = memory_info();
+            DeviceError::OutOfMemory { device: "the CPU".into(), requested: bytes, free, total }
+        };
         let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
@@ -97,5 +100,27 @@ impl Drop for HeapBlock {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, and dropped once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// The machine's memory, bytes: available, and in all. Zero where the system does not tell.
+pub(super) fn memory_info() -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let bytes = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
+        kib.unwrap_or(0) * 1024
+    };
+    (bytes("MemAvailable:"), bytes("MemTotal:"))
+}
+
+/// The CPU as a device.
+pub(super) fn info() -> DeviceInfo {
+    let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+    DeviceInfo {
+        name: "the CPU".into(),
+        compute_capability: None,
+        n_multiprocessors: processors,
+        memory_bytes: memory_info().1,
     }
 }
