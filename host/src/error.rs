@@ -88,6 +88,9 @@ pub enum DeviceError {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// A kernel that failed on the CPU.
+    #[error(transparent)]
+    Fault(#[from] cuda_std::cpu::Fault),
     /// A copy between slices of unequal length.
     #[error("cannot {action} {got} elements: the buffer has {expected}; the two lengths must be equal")]
     Length {

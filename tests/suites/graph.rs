@@ -7,6 +7,7 @@ use gpu_kernels::copy::copy_f32;
 use host::device::{Buffer, Device};
 use host::error::DeviceError;
 use host::graph::{ChildGraph, GraphDescription, Hazard, ParentGraph};
+use host::images::KERNELS;
 use onegraph_tests::{Outcome, case, run};
 
 fn main() {
@@ -25,12 +26,11 @@ fn main() {
     ])
 }
 
-const IMAGES: host::images::Images = host::images::Images { name: "gpu-kernels", sm_80: "", sm_90a: "" };
 const LEN: usize = 1000;
 
 /// A child that multiplies each of `copies`' sources by its factor into its target.
 fn child(device: &Device, name: &str, copies: &[(&Buffer<f32>, &Buffer<f32>, f32)]) -> Result<ChildGraph, DeviceError> {
-    ChildGraph::capture(device, name, &IMAGES, |recorder| {
+    ChildGraph::capture(device, name, &KERNELS, |recorder| {
         copies.iter().try_for_each(|(source, target, factor)| {
             recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(source.view(), target.view_mut(), *factor))
         })
@@ -98,7 +98,7 @@ fn each_hazard_is_named_with_its_parameters(device: &Device) -> Outcome {
     // Halves of one allocation do not conflict, and a shared element does.
     let halves = |start: usize| -> Result<usize, DeviceError> {
         let half = |name: &str, start: usize| {
-            ChildGraph::capture(device, name, &IMAGES, |recorder| {
+            ChildGraph::capture(device, name, &KERNELS, |recorder| {
                 let target = d.slice(start..start + 500).view_mut();
                 recorder.launch(LaunchShape::cover(500, 128), copy_f32::launch(a.slice(0..500).view(), target, 1.0))
             })
@@ -156,7 +156,7 @@ fn assert_usable(device: &Device) -> Outcome {
 
 fn case_x_an_error_in_a_capture(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
-    let error = ChildGraph::capture(device, "broken", &IMAGES, |recorder| {
+    let error = ChildGraph::capture(device, "broken", &KERNELS, |recorder| {
         recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(a.view(), b.view_mut(), 1.0))?;
         recorder.launch(LaunchShape::linear(1, 0), copy_f32::launch(a.view(), b.view_mut(), 1.0))
     });
@@ -171,7 +171,7 @@ fn case_x_an_error_in_a_capture(device: &Device) -> Outcome {
 fn case_x_a_panic_in_a_capture(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
     let capture = || {
-        ChildGraph::capture(device, "panics", &IMAGES, |recorder| {
+        ChildGraph::capture(device, "panics", &KERNELS, |recorder| {
             recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(a.view(), b.view_mut(), 1.0))?;
             std::panic::resume_unwind(Box::new("on purpose")) // without the hook's message
         })
@@ -182,7 +182,7 @@ fn case_x_a_panic_in_a_capture(device: &Device) -> Outcome {
 
 fn case_x_another_thread_works_during_a_capture(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
-    let graph = ChildGraph::capture(device, "disturbed", &IMAGES, |recorder| {
+    let graph = ChildGraph::capture(device, "disturbed", &KERNELS, |recorder| {
         recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(a.view(), b.view_mut(), 7.0))?;
         let other = std::thread::scope(|scope| scope.spawn(|| assert_usable(device)).join());
         assert!(matches!(other, Ok(Ok(()))), "the other thread failed: {other:?}");
@@ -195,7 +195,7 @@ fn case_x_another_thread_works_during_a_capture(device: &Device) -> Outcome {
 
 fn memory_may_come_and_go_during_a_capture(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
-    let graph = ChildGraph::capture(device, "allocates", &IMAGES, |recorder| {
+    let graph = ChildGraph::capture(device, "allocates", &KERNELS, |recorder| {
         drop(device.alloc::<f32>(LEN)?);
         let scratch = device.upload(&[f32::NAN; LEN])?;
         recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(a.view(), scratch.view_mut(), 2.0))?;
@@ -213,7 +213,7 @@ fn graphs_that_cannot_be_are_refused(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
     let twins = vec![child(device, "twin", &[(&a, &b, 1.0)])?, child(device, "twin", &[(&a, &b, 1.0)])?];
     assert!(message(ParentGraph::compose(device, twins)).contains("`twin`"));
-    let empty = ChildGraph::capture(device, "empty", &IMAGES, |_| Ok(())).err().map(|error| error.to_string());
+    let empty = ChildGraph::capture(device, "empty", &KERNELS, |_| Ok(())).err().map(|error| error.to_string());
     assert!(empty.as_deref().is_some_and(|text| text.contains("`empty`") && text.contains("no kernel")), "{empty:?}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuda_std::cpu::Executor;
+use cuda_std::cpu::{Executor, ExecutorOptions, Shadow};
 use cuda_std::launch::{DeviceMemory, Launch, MemoryRange};
 use cuda_std::shape::LaunchShape;
 
@@ -17,23 +17,26 @@ const ALIGNMENT: usize = 256;
 /// The CPU as a device. Launches and copies exclude each other, as on one stream.
 pub(crate) struct CpuDevice {
     executor: Mutex<Executor>,
+    /// Whether memory carries the checker's record.
+    check: bool,
 }
 
 impl CpuDevice {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { executor: Mutex::new(Executor {}) })
+    pub(super) fn new(options: ExecutorOptions) -> Arc<Self> {
+        let check = options.check;
+        Arc::new(Self { executor: Mutex::new(Executor::new(options)), check })
     }
 
     /// Runs a launch to its end.
     pub(super) fn run(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
-        self.exclusive().run(shape, launch);
-        Ok(())
+        Ok(self.exclusive().run(shape, launch)?)
     }
 
     /// Memory whose contents a kernel must not read before something wrote it.
     pub(super) fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
         let block = HeapBlock::new(bytes)?;
-        Ok(Arc::new(DeviceMemory::new(block.start.as_ptr() as u64, bytes, None, Box::new(block))))
+        let shadow = self.check.then(|| Box::new(Shadow::new(bytes)));
+        Ok(Arc::new(DeviceMemory::new(block.start.as_ptr() as u64, bytes, shadow, Box::new(block))))
     }
 
     /// Memory that holds zeroes.
@@ -47,6 +50,9 @@ impl CpuDevice {
         let _exclusive = self.exclusive();
         // SAFETY: `memory` is a live heap block of that many bytes, and no launch or copy runs beside this.
         unsafe { std::ptr::write_bytes(memory.address() as *mut u8, 0, memory.bytes()) };
+        if let Some(shadow) = memory.shadow() {
+            shadow.mark_initialised(0..memory.bytes());
+        }
     }
 
     /// Copies `bytes`, as many as `target` has, into it.
@@ -56,6 +62,9 @@ impl CpuDevice {
         // SAFETY: `target` is that many bytes of a live heap block, which no Rust reference covers; no launch or copy
         // runs beside this.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.address() as *mut u8, bytes.len()) };
+        if let Some(shadow) = target.shadow() {
+            shadow.mark_initialised(target.range());
+        }
     }
 
     /// Copies `source` into `bytes`, as many as it has.

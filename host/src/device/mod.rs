@@ -15,6 +15,7 @@ mod stream;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use cuda_std::cpu::ExecutorOptions;
 
 pub use buffer::{Buffer, Part};
 pub use module::Module;
@@ -69,21 +70,22 @@ impl Device {
     /// those that `CUDA_VISIBLE_DEVICES` leaves visible.
     pub fn open(choice: DeviceChoice) -> Result<Self, DeviceError> {
         match choice {
-            DeviceChoice::Cpu => Ok(Self::cpu()),
+            DeviceChoice::Cpu => Ok(Self::cpu_with(ExecutorOptions::default())),
             DeviceChoice::Cuda => Self::cuda(),
             DeviceChoice::Auto => match Self::cuda() {
                 Err(error @ DeviceError::BadIndex(_)) => Err(error),
                 Err(reason) => {
                     tracing::info!("working on the CPU: {reason}");
-                    Ok(Self::cpu())
+                    Ok(Self::cpu_with(ExecutorOptions::default()))
                 }
                 opened => opened,
             },
         }
     }
 
-    fn cpu() -> Self {
-        Self { backend: Backend::Cpu(CpuDevice::new()) }
+    /// The CPU, with an executor of these options.
+    pub fn cpu_with(options: ExecutorOptions) -> Self {
+        Self { backend: Backend::Cpu(CpuDevice::new(options)) }
     }
 
     fn cuda() -> Result<Self, DeviceError> {
