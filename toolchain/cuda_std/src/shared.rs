@@ -58,9 +58,11 @@ macro_rules! shared_site {
 }
 
 #[cfg(target_os = "cuda")]
-type Site = ();
+#[doc(hidden)]
+pub type Site = ();
 #[cfg(not(target_os = "cuda"))]
-type Site = crate::cpu::SharedSite;
+#[doc(hidden)]
+pub type Site = crate::cpu::SharedSite;
 
 /// The address of the shared variable of a place in the source. `site` is a closure written at that place: its type is the
 /// place's identity.
