@@ -39,11 +39,11 @@ unsafe extern "C" {
 pub fn print_args<P: Pieces, A: PrintArgs, const CAPACITY: usize>(arguments: A) {
     struct Place<P, A, const CAPACITY: usize>(core::marker::PhantomData<(P, A)>);
     impl<P: Pieces, A: PrintArgs, const CAPACITY: usize> Place<P, A, CAPACITY> {
-        const FORMAT: [u8; CAPACITY] = format::c_format::<CAPACITY>(P::PIECES, A::KINDS);
+        const FORMAT: &'static [u8; CAPACITY] = &format::c_format::<CAPACITY>(P::PIECES, A::KINDS);
     }
     arguments.with_slots(P::PIECES, |slots| {
         // SAFETY: the format ends with a NUL, and asks for the arguments that the slots hold, each of eight bytes.
-        unsafe { vprintf((&raw const Place::<P, A, CAPACITY>::FORMAT).cast(), slots.as_ptr().cast()) };
+        unsafe { vprintf(Place::<P, A, CAPACITY>::FORMAT.as_ptr(), slots.as_ptr().cast()) };
     });
 }
 
