@@ -1,5 +1,7 @@
 //! onegraph's host side.
 
+pub mod images;
+
 #[cfg(test)]
 mod tests {
     use cuda_std::launch::{DeviceMemory, DeviceSlice, DeviceSliceMut, MemoryRange};
@@ -16,7 +18,8 @@ mod tests {
             DeviceSliceMut::new(MemoryRange::new(mb.clone(), 0..400)),
             2.0,
         );
-        cuda_std::cpu::Executor {}.run(cuda_std::shape::LaunchShape::cover(100, 32), &l);
+        let executor = cuda_std::cpu::Executor::new(cuda_std::cpu::ExecutorOptions::default());
+        executor.run(cuda_std::shape::LaunchShape::cover(100, 32), &l).unwrap();
         let out = unsafe { std::slice::from_raw_parts(mb.address() as *const f32, 100) };
         assert_eq!(out[99], 198.0);
     }

@@ -49,8 +49,8 @@ pub use {glam, half, vek};
 /// What a kernel file imports.
 pub mod prelude {
     pub use crate::shape::LaunchShape;
-    pub use crate::view::{GlobalSlice, GlobalSliceMut};
-    pub use crate::{GpuFloat, bf16, f16, kernel, shared_array, thread};
+    pub use crate::view::{GlobalSlice, GlobalSliceMut, SharedSlice};
+    pub use crate::{GpuFloat, bf16, f16, kernel, shared_array, shared_slice, thread};
     pub use crate::{assert_eq, assert_ne, print, println};
     pub use alloc::borrow::ToOwned;
     pub use alloc::boxed::Box;

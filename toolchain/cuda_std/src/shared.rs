@@ -33,7 +33,7 @@ macro_rules! shared_array {
 #[macro_export]
 macro_rules! shared_static {
     ($type:ty) => {
-        $crate::shared::static_address::<$type, _>(|| $crate::shared_site!())
+        $crate::shared::static_address::<$type, _>(|| $crate::shared_site!($type))
     };
 }
 
@@ -42,8 +42,8 @@ macro_rules! shared_static {
 #[macro_export]
 #[cfg(not(target_os = "cuda"))]
 macro_rules! shared_site {
-    () => {
-        $crate::cpu::SharedSite { file: ::core::file!(), line: ::core::line!(), column: ::core::column!(), ty: "" }
+    ($type:ty) => {
+        $crate::cpu::SharedSite::here::<$type>()
     };
 }
 
@@ -52,7 +52,7 @@ macro_rules! shared_site {
 #[macro_export]
 #[cfg(target_os = "cuda")]
 macro_rules! shared_site {
-    () => {
+    ($type:ty) => {
         ()
     };
 }
@@ -74,8 +74,7 @@ pub fn static_address<T, S: SharedPlace>(site: S) -> *mut T {
         // SAFETY: the address is that of a `.shared` variable.
         unsafe { crate::ptr::assume_shared(address) }
     } cpu {
-        let site = Site { ty: core::any::type_name::<T>(), ..site.site() };
-        crate::cpu::shared_static(site, size_of::<T>(), alignment::<T>()).cast()
+        crate::cpu::shared_static(site.site(), size_of::<T>(), alignment::<T>()).cast()
     })
 }
 

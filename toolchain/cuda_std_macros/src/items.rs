@@ -71,7 +71,7 @@ pub(crate) fn address_space(attributes: TokenStream, item: TokenStream) -> Resul
                     fn site(&self) -> ::cuda_std::shared::Site {
                         // The initial value is type-checked and not used.
                         let _ = || -> #ty { #expr };
-                        ::cuda_std::shared_site!()
+                        ::cuda_std::shared_site!(#ty)
                     }
                 }
                 #(#attrs)*
