@@ -4,7 +4,7 @@ extern crate std;
 
 use std::fmt::Write;
 use std::string::String;
-use std::{assert_eq, format};
+use std::assert_eq;
 
 use crate::{Control, Counters, Isv, Readback, Schedule, StepScalars, isv, nan_flags, stream};
 
@@ -76,7 +76,7 @@ fn every_stage_has_a_name_at_its_index() {
         (nan_flags::PRIORITY, "priority"),
     ];
     for (index, name) in expected {
-        assert_eq!(nan_flags::NAMES[index], name, "{}", format!("stage {index}"));
+        assert_eq!(nan_flags::NAMES[index], name, "stage {index}");
     }
 }
 
