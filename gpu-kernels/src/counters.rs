@@ -9,7 +9,7 @@
 //! health_e is health as it was at the last epoch boundary, so that tau is smooth within an epoch.
 
 use cuda_std::prelude::*;
-use shared_types::{Control, Counters, Isv, N_DEPTH_BLOCKS, Schedule, StepScalars, isv, stream};
+use shared_types::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars, isv, stream};
 
 use crate::philox;
 
@@ -21,13 +21,14 @@ pub const fn increment_step_counters_shape() -> LaunchShape {
 /// Adds 1 to all eight counters, then fills the step's scalars and ISV's tau.
 ///
 /// The only reader of the control page, once a step: over the bus a read is slow, so the rest of the step uses `scalars`.
-/// Shapes: one element each. Launch: [`increment_step_counters_shape`].
+/// Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it writes tau. Launch:
+/// [`increment_step_counters_shape`].
 #[kernel]
 pub fn increment_step_counters(
     control: GlobalSlice<Control>,
     counters: GlobalSliceMut<Counters>,
     scalars: GlobalSliceMut<StepScalars>,
-    bus: GlobalSliceMut<Isv>,
+    bus: GlobalSliceMut<f32>,
     schedule: Schedule,
 ) {
     if thread::index_1d() != 0 {
@@ -35,11 +36,9 @@ pub fn increment_step_counters(
     }
     let counted = incremented(counters.get(0));
     let next = step_scalars(&control.get(0), &counted, scalars.get(0).health_at_epoch, &schedule);
-    let mut state = bus.get(0);
-    state.entries[isv::TAU] = next.tau;
     counters.set(0, counted);
     scalars.set(0, next);
-    bus.set(0, state);
+    bus.set(isv::TAU, next.tau);
 }
 
 /// All counters one further.

@@ -2,6 +2,10 @@
 #![cfg_attr(target_os = "cuda", no_std)]
 #![cfg_attr(target_os = "cuda", feature(abi_ptx, asm_experimental_arch, core_float_math))]
 
+pub mod copy;
 pub mod counters;
+pub mod gather;
+mod lanes;
 mod math;
 pub mod philox;
+pub mod seg_tree;
