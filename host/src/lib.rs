@@ -1,1 +1,6 @@
-//! onegraph's host side.
+//! onegraph's host side, in three floors: `cust` and its raw calls, then [`device`], whose every call returns a
+//! `Result`, then what is built on it.
+
+pub mod device;
+pub mod error;
+pub mod images;
