@@ -86,14 +86,12 @@ fn reduce_block_stretch(
     let mut mine = [neutral; VECTOR];
     while at + VECTOR <= end {
         let vector: [f32; VECTOR] = values.load(at);
-        for part in 0..VECTOR {
-            mine[part] = combine(mine[part], vector[part]);
-        }
+        mine = core::array::from_fn(|part| combine(mine[part], vector[part]));
         at += TILE;
     }
-    for part in 0..VECTOR {
+    for (part, sum) in mine.iter_mut().enumerate() {
         if at + part < end {
-            mine[part] = combine(mine[part], values.get(at + part));
+            *sum = combine(*sum, values.get(at + part));
         }
     }
     let total = reduce_block(combine(combine(mine[0], mine[1]), combine(mine[2], mine[3])), neutral, combine);

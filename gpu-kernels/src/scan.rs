@@ -89,12 +89,11 @@ pub fn scan_prefix(
     let (before, _) = scan_block(elements.iter().sum());
     let block = thread::block_idx_x() as usize;
     let at = first_element();
-    let mut running = [0; VECTOR];
     let mut sum = offsets.get(block) + before;
-    for part in 0..VECTOR {
-        sum += elements[part];
-        running[part] = sum;
-    }
+    let running = elements.map(|element| {
+        sum += element;
+        sum
+    });
     if at + VECTOR <= prefix.len() {
         prefix.store(at, [running[0], running[1]]);
         prefix.store(at + 2, [running[2], running[3]]);
