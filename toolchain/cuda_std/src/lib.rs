@@ -21,6 +21,6 @@ pub use cuda_std_macros::kernel;
 /// What a kernel file imports.
 pub mod prelude {
     pub use crate::shape::LaunchShape;
-    pub use crate::view::{GlobalSlice, GlobalSliceMut};
-    pub use crate::{kernel, thread};
+    pub use crate::view::{GlobalSlice, GlobalSliceMut, SharedSlice};
+    pub use crate::{kernel, shared_slice, thread};
 }
