@@ -4,17 +4,23 @@
 //! the CPU, where the same calls go to the executor in [`cpu`].
 
 #![cfg_attr(target_os = "cuda", no_std)]
-#![cfg_attr(target_os = "cuda", feature(abi_ptx, link_llvm_intrinsics, asm_experimental_arch))]
+#![cfg_attr(target_os = "cuda", feature(link_llvm_intrinsics, asm_experimental_arch, core_float_math))]
 #![cfg_attr(target_os = "cuda", allow(internal_features))]
 
+pub mod atomic;
 #[cfg(not(target_os = "cuda"))]
 pub mod cpu;
+pub mod flag;
 #[cfg(not(target_os = "cuda"))]
 pub mod launch;
 pub mod param;
+pub mod ptr;
 pub mod shape;
+pub mod shared;
+mod target;
 pub mod thread;
 pub mod view;
+pub mod warp;
 
 pub use cuda_std_macros::kernel;
 
