@@ -51,7 +51,7 @@ pub fn scan_block_sums(
     block_sums: GlobalSliceMut<u64>,
 ) {
     let elements = load_units(&priorities, max_priority.get(0));
-    let (_, total) = scan_block(elements.iter().sum());
+    let (_, total) = scan_block(elements.iter().sum(), shared_slice![u64; N_WARPS]);
     if thread::thread_idx_x() == 0 {
         block_sums.set(thread::block_idx_x() as usize, total);
     }
@@ -60,6 +60,7 @@ pub fn scan_block_sums(
 /// Replaces each block's sum by the sum of all blocks before it. Shapes: block_sums [any]. Launch: [`scan_offsets_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn scan_offsets(block_sums: GlobalSliceMut<u64>) {
+    let warp_sums = shared_slice![u64; N_WARPS];
     let thread = thread::thread_idx_x() as usize;
     let mut carried = 0;
     let mut start = 0;
@@ -67,7 +68,7 @@ pub fn scan_offsets(block_sums: GlobalSliceMut<u64>) {
     while start < block_sums.len() {
         let block = start + thread;
         let sum = if block < block_sums.len() { block_sums.get(block) } else { 0 };
-        let (before, total) = scan_block(sum);
+        let (before, total) = scan_block(sum, warp_sums);
         if block < block_sums.len() {
             block_sums.set(block, carried + before);
         }
@@ -86,7 +87,7 @@ pub fn scan_prefix(
     prefix: GlobalSliceMut<u64>,
 ) {
     let elements = load_units(&priorities, max_priority.get(0));
-    let (before, _) = scan_block(elements.iter().sum());
+    let (before, _) = scan_block(elements.iter().sum(), shared_slice![u64; N_WARPS]);
     let block = thread::block_idx_x() as usize;
     let at = first_element();
     let mut sum = offsets.get(block) + before;
@@ -191,10 +192,9 @@ fn load_units(priorities: &GlobalSlice<f32>, max_priority: f32) -> [u64; VECTOR]
     core::array::from_fn(|part| if at + part < n { units(priorities.get(at + part), scale) } else { 0 })
 }
 
-/// Sum of the values of all threads of this 1,024-thread block before this one, and of all.
+/// Sum of the values of all threads of this 1,024-thread block before this one, and of all; `warp_sums` is its scratch.
 #[inline(always)]
-fn scan_block(value: u64) -> (u64, u64) {
-    let warp_sums = shared_slice![u64; N_WARPS];
+fn scan_block(value: u64, warp_sums: SharedSlice<u64>) -> (u64, u64) {
     let thread = thread::thread_idx_x() as usize;
     let (warp, lane) = (thread / N_LANES, thread % N_LANES);
     let in_warp = lanes::running_sum(value, lane);
