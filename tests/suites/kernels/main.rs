@@ -3,8 +3,11 @@
 mod copy;
 mod counters;
 mod gather;
+mod is_weights;
 mod lab;
 mod philox;
+mod reduce;
+mod scan;
 mod seg_tree;
 mod seg_tree_sample;
 
@@ -13,7 +16,10 @@ fn main() {
         copy::cases(),
         counters::cases(),
         gather::cases(),
+        is_weights::cases(),
         philox::cases(),
+        reduce::cases(),
+        scan::cases(),
         seg_tree::cases(),
         seg_tree_sample::cases(),
     ];

@@ -26,7 +26,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-const SEED: [u32; 2] = [77, 78];
+pub const SEED: [u32; 2] = [77, 78];
 
 /// `n` draws at `rng_step`: slots and their priorities.
 pub fn sample(lab: &Lab, tree: &Tree, n: usize, rng_step: i32) -> Result<(Vec<u32>, Vec<f32>), DeviceError> {
