@@ -5,9 +5,18 @@
 
 use std::sync::{Arc, OnceLock};
 
+use cuda_std::cpu::ExecutorOptions;
 use host::device::{Device, DeviceChoice};
+use host::images::Images;
 pub use libtest_mimic::Failed;
 use libtest_mimic::{Arguments, Trial};
+
+/// `test-kernels`: kernels that exercise the toolchain.
+pub const TEST_KERNELS: Images = Images {
+    name: "test-kernels",
+    sm_80: include_str!(concat!(env!("OUT_DIR"), "/test_kernels.sm_80.ptx")),
+    sm_90a: include_str!(concat!(env!("OUT_DIR"), "/test_kernels.sm_90a.ptx")),
+};
 
 /// What a case returns: any error that can be shown becomes a failure through `?`.
 pub type Outcome = Result<(), Failed>;
@@ -48,14 +57,15 @@ fn gpu_required() -> bool {
     std::env::var_os("ONEGRAPH_REQUIRE_GPU").is_some_and(|value| value == "1")
 }
 
-/// The suite's CPU device.
+/// The suite's CPU device, which checks every access.
 fn cpu() -> &'static Device {
     static CPU: OnceLock<Device> = OnceLock::new();
-    CPU.get_or_init(|| Device::open(DeviceChoice::Cpu).expect("the CPU can always be opened"))
+    CPU.get_or_init(|| Device::cpu_with(ExecutorOptions { check: true, ..ExecutorOptions::default() }))
 }
 
 /// The suite's GPU, or why there is none.
 fn gpu() -> Result<&'static Device, &'static str> {
     static GPU: OnceLock<Result<Device, String>> = OnceLock::new();
-    GPU.get_or_init(|| Err("the CUDA backend is not part of this build".into())).as_ref().map_err(String::as_str)
+    let open = || Device::open(DeviceChoice::Cuda).map_err(|error| error.to_string());
+    GPU.get_or_init(open).as_ref().map_err(String::as_str)
 }

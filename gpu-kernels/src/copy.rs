@@ -10,15 +10,15 @@ const UNROLL: usize = 4;
 /// f32 that a block copies.
 const TILE: usize = N_THREADS as usize * VECTOR * UNROLL;
 
-/// Launch of [`copy_f32`] for `n` elements: a block for each 4,096.
-pub const fn copy_f32_shape(n: usize) -> LaunchShape {
+/// Launch of [`copy_vectors`] for `n` elements: a block for each 4,096.
+pub const fn copy_vectors_shape(n: usize) -> LaunchShape {
     LaunchShape::cover(n.div_ceil(VECTOR * UNROLL), N_THREADS)
 }
 
 /// Copies `source` to `target`. Shapes: source, target [n], both starting at a multiple of 16 bytes. Launch:
-/// [`copy_f32_shape`].
+/// [`copy_vectors_shape`].
 #[kernel(max_threads = 256)]
-pub fn copy_f32(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>) {
+pub fn copy_vectors(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>) {
     let first = thread::block_idx_x() as usize * TILE + thread::thread_idx_x() as usize * VECTOR;
     let stride = N_THREADS as usize * VECTOR;
     let n = source.len();
@@ -34,5 +34,14 @@ pub fn copy_f32(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>) {
         for index in start..n.min(start + VECTOR) {
             target.set(index, source.get(index));
         }
+    }
+}
+
+/// Copies `source` times `scale` to `target`, element by element. Launch: 1-D, thread = element; `target` is as long as `source`.
+#[kernel]
+pub fn copy_f32(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>, scale: f32) {
+    let index = thread::index_1d() as usize;
+    if index < source.len() {
+        target.set(index, source.get(index) * scale);
     }
 }

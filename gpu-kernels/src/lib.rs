@@ -1,6 +1,4 @@
 //! The kernels, a file per subject.
-#![cfg_attr(target_os = "cuda", no_std)]
-#![cfg_attr(target_os = "cuda", feature(abi_ptx, asm_experimental_arch, core_float_math))]
 
 pub mod copy;
 pub mod counters;

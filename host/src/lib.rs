@@ -3,4 +3,5 @@
 
 pub mod device;
 pub mod error;
+pub mod graph;
 pub mod images;

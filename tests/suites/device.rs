@@ -3,6 +3,7 @@
 use cuda_std::shape::LaunchShape;
 use gpu_kernels::copy::copy_f32;
 use host::device::Device;
+use host::images::KERNELS;
 use onegraph_tests::{Outcome, case, run};
 
 fn main() {
@@ -14,8 +15,6 @@ fn main() {
         case("pinned_memory_is_shared_with_kernels", pinned_memory_is_shared_with_kernels),
     ])
 }
-
-const IMAGES: host::images::Images = host::images::Images { name: "gpu-kernels", sm_80: "", sm_90a: "" };
 
 /// Around a warp, a block and several blocks of 32.
 const SIZES: [usize; 8] = [1, 31, 32, 33, 255, 257, 1000, 4099];
@@ -30,7 +29,7 @@ fn upload_then_read_gives_the_same_bits(device: &Device) -> Outcome {
 }
 
 fn a_launch_writes_every_element(device: &Device) -> Outcome {
-    let (module, stream) = (device.module(&IMAGES)?, device.stream()?);
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
     for len in SIZES {
         let values: Vec<f32> = (0..len).map(|i| i as f32).collect();
         let source = device.upload(&values)?;
@@ -43,7 +42,7 @@ fn a_launch_writes_every_element(device: &Device) -> Outcome {
 }
 
 fn a_slice_leaves_its_neighbours_alone(device: &Device) -> Outcome {
-    let (module, stream) = (device.module(&IMAGES)?, device.stream()?);
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
     let source = device.upload(&[1.0f32; 100])?;
     let target = device.upload(&[-1.0f32; 100])?;
     let launch = copy_f32::launch(source.slice(0..40).view(), target.slice(30..70).view_mut(), 1.0);
@@ -54,7 +53,7 @@ fn a_slice_leaves_its_neighbours_alone(device: &Device) -> Outcome {
 }
 
 fn overlapping_write_is_refused_by_name(device: &Device) -> Outcome {
-    let (module, stream) = (device.module(&IMAGES)?, device.stream()?);
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
     let buffer = device.alloc_zeroed::<f32>(64)?;
     let launch = |from: std::ops::Range<usize>| {
         let launch = copy_f32::launch(buffer.slice(from).view(), buffer.slice(32..64).view_mut(), 1.0);
@@ -69,7 +68,7 @@ fn overlapping_write_is_refused_by_name(device: &Device) -> Outcome {
 }
 
 fn pinned_memory_is_shared_with_kernels(device: &Device) -> Outcome {
-    let (module, stream) = (device.module(&IMAGES)?, device.stream()?);
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
     let (source, target) = (device.pinned::<f32>(33)?, device.pinned::<f32>(33)?);
     (0..33).for_each(|i| source.set(i, i as f32));
     stream.launch(&module, LaunchShape::cover(33, 32), copy_f32::launch(source.view(), target.view_mut(), 3.0))?;

@@ -78,21 +78,27 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Overwrites the buffer, after everything launched before; not for the hot path.
+    #[track_caller]
     pub fn write(&self, values: &[T]) -> Result<(), DeviceError> {
         self.all().write(values)
     }
 
     /// A copy of the buffer, after everything launched before; not for the hot path.
+    #[track_caller]
     pub fn read(&self) -> Result<Vec<T>, DeviceError> {
         self.all().read()
     }
 
     /// Overwrites the buffer with zero bytes, after everything launched before; not for the hot path.
+    #[track_caller]
     pub fn zero(&self) -> Result<(), DeviceError> {
         match &self.device.backend {
-            Backend::Cpu(cpu) => cpu.zero(&self.memory),
+            Backend::Cpu(cpu) => {
+                cpu.zero(&self.memory);
+                Ok(())
+            }
+            Backend::Cuda(cuda) => cuda.zero(&self.memory),
         }
-        Ok(())
     }
 }
 
@@ -128,6 +134,7 @@ impl<'a, T: Pod> Part<'a, T> {
     }
 
     /// Overwrites the elements, after everything launched before; not for the hot path.
+    #[track_caller]
     pub fn write(&self, values: &[T]) -> Result<(), DeviceError> {
         if values.len() != self.len() {
             return Err(DeviceError::Length { action: "write", expected: self.len(), got: values.len() });
@@ -135,16 +142,19 @@ impl<'a, T: Pod> Part<'a, T> {
         let target = self.memory();
         match &self.buffer.device.backend {
             Backend::Cpu(cpu) => cpu.write(&target, bytemuck::cast_slice(values)),
+            Backend::Cuda(cuda) => cuda.write(&target, bytemuck::cast_slice(values))?,
         }
         Ok(())
     }
 
     /// A copy of the elements, after everything launched before; not for the hot path.
+    #[track_caller]
     pub fn read(&self) -> Result<Vec<T>, DeviceError> {
         let mut values = vec![T::zeroed(); self.len()];
         let source = self.memory();
         match &self.buffer.device.backend {
             Backend::Cpu(cpu) => cpu.read(&source, bytemuck::cast_slice_mut(&mut values)),
+            Backend::Cuda(cuda) => cuda.read(&source, bytemuck::cast_slice_mut(&mut values))?,
         }
         Ok(values)
     }

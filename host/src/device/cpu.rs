@@ -4,35 +4,39 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuda_std::cpu::Executor;
+use cuda_std::cpu::{Executor, ExecutorOptions, Shadow};
 use cuda_std::launch::{DeviceMemory, Launch, MemoryRange};
 use cuda_std::shape::LaunchShape;
 
+use super::DeviceInfo;
 use crate::error::DeviceError;
 
 /// As `cuMemAlloc` aligns.
 const ALIGNMENT: usize = 256;
 
 /// The CPU as a device. Launches and copies exclude each other, as on one stream.
-pub(super) struct CpuDevice {
+pub(crate) struct CpuDevice {
     executor: Mutex<Executor>,
+    /// Whether memory carries the checker's record.
+    check: bool,
 }
 
 impl CpuDevice {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { executor: Mutex::new(Executor {}) })
+    pub(super) fn new(options: ExecutorOptions) -> Arc<Self> {
+        let check = options.check;
+        Arc::new(Self { executor: Mutex::new(Executor::new(options)), check })
     }
 
     /// Runs a launch to its end.
     pub(super) fn run(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
-        self.exclusive().run(shape, launch);
-        Ok(())
+        Ok(self.exclusive().run(shape, launch)?)
     }
 
     /// Memory whose contents a kernel must not read before something wrote it.
     pub(super) fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
         let block = HeapBlock::new(bytes)?;
-        Ok(Arc::new(DeviceMemory::new(block.start.as_ptr() as u64, bytes, None, Box::new(block))))
+        let shadow = self.check.then(|| Box::new(Shadow::new(bytes)));
+        Ok(Arc::new(DeviceMemory::new(block.start.as_ptr() as u64, bytes, shadow, Box::new(block))))
     }
 
     /// Memory that holds zeroes.
@@ -46,6 +50,9 @@ impl CpuDevice {
         let _exclusive = self.exclusive();
         // SAFETY: `memory` is a live heap block of that many bytes, and no launch or copy runs beside this.
         unsafe { std::ptr::write_bytes(memory.address() as *mut u8, 0, memory.bytes()) };
+        if let Some(shadow) = memory.shadow() {
+            shadow.mark_initialised(0..memory.bytes());
+        }
     }
 
     /// Copies `bytes`, as many as `target` has, into it.
@@ -55,6 +62,9 @@ impl CpuDevice {
         // SAFETY: `target` is that many bytes of a live heap block, which no Rust reference covers; no launch or copy
         // runs beside this.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.address() as *mut u8, bytes.len()) };
+        if let Some(shadow) = target.shadow() {
+            shadow.mark_initialised(target.range());
+        }
     }
 
     /// Copies `source` into `bytes`, as many as it has.
@@ -84,8 +94,10 @@ unsafe impl Sync for HeapBlock {}
 
 impl HeapBlock {
     fn new(bytes: usize) -> Result<Self, DeviceError> {
-        let out_of_memory =
-            || DeviceError::OutOfMemory { device: "the CPU".into(), requested: bytes, free: 0, total: 0 };
+        let out_of_memory = || {
+            let (free, total) = memory_info();
+            DeviceError::OutOfMemory { device: "the CPU".into(), requested: bytes, free, total }
+        };
         let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
@@ -97,5 +109,27 @@ impl Drop for HeapBlock {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, and dropped once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// The machine's memory, bytes: available, and in all. Zero where the system does not tell.
+pub(super) fn memory_info() -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let bytes = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
+        kib.unwrap_or(0) * 1024
+    };
+    (bytes("MemAvailable:"), bytes("MemTotal:"))
+}
+
+/// The CPU as a device.
+pub(super) fn info() -> DeviceInfo {
+    let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+    DeviceInfo {
+        name: "the CPU".into(),
+        compute_capability: None,
+        n_multiprocessors: processors,
+        memory_bytes: memory_info().1,
     }
 }

@@ -1,6 +1,6 @@
 //! What every launch must satisfy, on both backends.
 
-use cuda_std::launch::{Access, Claim, Launch};
+use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
 use crate::error::DeviceError;
@@ -25,23 +25,5 @@ pub(super) fn check(shape: LaunchShape, launch: &Launch) -> Result<(), DeviceErr
     if shape.block.z > 64 || shape.grid.x > i32::MAX as u32 || shape.grid.y > 65_535 || shape.grid.z > 65_535 {
         return refuse("at most: block z 64, grid x 2^31 - 1, grid y and z 65,535".into());
     }
-    match conflict(launch.claims()) {
-        Some((writer, other)) => refuse(format!(
-            "parameter `{}` writes memory that parameter `{}` also reaches; give them disjoint ranges",
-            writer.parameter, other.parameter
-        )),
-        None => Ok(()),
-    }
-}
-
-/// The first pair of claims on overlapping memory of which one writes; the writer comes first.
-fn conflict(claims: &[Claim]) -> Option<(&Claim, &Claim)> {
-    claims.iter().enumerate().find_map(|(index, writer)| {
-        if writer.access != Access::Write {
-            return None;
-        }
-        let overlaps =
-            |(other_index, other): &(usize, &Claim)| *other_index != index && writer.range.overlaps(&other.range);
-        claims.iter().enumerate().find(overlaps).map(|(_, other)| (writer, other))
-    })
+    launch.check_claims().or_else(|conflict| refuse(conflict.to_string()))
 }

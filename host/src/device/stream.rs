@@ -6,22 +6,29 @@ use std::time::{Duration, Instant};
 use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
-use super::Module;
 use super::cpu::CpuDevice;
+use super::cuda::{CudaEvent, CudaStream};
+use super::{Module, module};
 use crate::error::DeviceError;
 
 /// An order in which launches run. On the CPU each launch has ended when `launch` returns.
 pub struct Stream {
-    backend: Backend,
+    pub(super) backend: Backend,
 }
 
-enum Backend {
+pub(super) enum Backend {
     Cpu(Arc<CpuDevice>),
+    Cuda(CudaStream),
 }
 
 /// A point in a stream's order, with the time when the device passed it.
 pub struct Event {
-    at: Instant,
+    backend: EventBackend,
+}
+
+enum EventBackend {
+    Cpu(Instant),
+    Cuda(CudaEvent),
 }
 
 impl Stream {
@@ -29,32 +36,55 @@ impl Stream {
         Self { backend: Backend::Cpu(device) }
     }
 
+    pub(super) fn cuda(stream: CudaStream) -> Self {
+        Self { backend: Backend::Cuda(stream) }
+    }
+
     /// Launches a kernel of `module`. It has run when `synchronize`, or a later `Buffer::read`, returns.
-    pub fn launch(&self, _module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
+    ///
+    /// # Panics
+    /// If `module` is of another kind of device than this stream.
+    #[track_caller]
+    pub fn launch(&self, module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
         super::launch::check(shape, &launch)?;
-        match &self.backend {
-            Backend::Cpu(device) => device.run(shape, &launch),
+        match (&self.backend, &module.backend) {
+            (Backend::Cpu(device), module::Backend::Cpu { .. }) => device.run(shape, &launch),
+            (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, &launch),
+            _ => panic!("module `{}` and the stream are of different kinds of device", module.name()),
         }
     }
 
     /// Waits until everything launched into this stream has run; reports an error of theirs.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         match &self.backend {
             Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(stream) => stream.synchronize(),
         }
     }
 
     /// Marks this point of the stream.
+    #[track_caller]
     pub fn record(&self) -> Result<Event, DeviceError> {
-        match &self.backend {
-            Backend::Cpu(_) => Ok(Event { at: Instant::now() }),
-        }
+        let backend = match &self.backend {
+            Backend::Cpu(_) => EventBackend::Cpu(Instant::now()),
+            Backend::Cuda(stream) => EventBackend::Cuda(stream.record()?),
+        };
+        Ok(Event { backend })
     }
 }
 
 impl Event {
     /// The device's time between `start` and this event, both of one stream; waits for this event.
+    ///
+    /// # Panics
+    /// If the events are of different kinds of device.
+    #[track_caller]
     pub fn since(&self, start: &Event) -> Result<Duration, DeviceError> {
-        Ok(self.at.duration_since(start.at))
+        match (&self.backend, &start.backend) {
+            (EventBackend::Cpu(end), EventBackend::Cpu(start)) => Ok(end.duration_since(*start)),
+            (EventBackend::Cuda(end), EventBackend::Cuda(start)) => end.since(start),
+            _ => panic!("two events of different kinds of device"),
+        }
     }
 }

@@ -5,12 +5,10 @@ use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 use host::device::{Buffer, Device, Module, Stream};
 use host::error::DeviceError;
-use host::images::Images;
+use host::images::KERNELS;
 use onegraph_tests::Failed;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
-
-const IMAGES: Images = Images { name: "gpu-kernels", sm_80: "", sm_90a: "" };
 
 /// Sizes around a warp, a block, a vector of four and a tile of 4,096, and none at all.
 pub const SIZES: [usize; 14] = [0, 1, 2, 3, 5, 31, 32, 33, 255, 257, 1000, 4095, 4099, 70_001];
@@ -24,7 +22,7 @@ pub struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     pub fn new(device: &'a Device) -> Result<Self, DeviceError> {
-        Ok(Self { device, module: device.module(&IMAGES)?, stream: device.stream()? })
+        Ok(Self { device, module: device.module(&KERNELS)?, stream: device.stream()? })
     }
 
     /// Runs a launch.
