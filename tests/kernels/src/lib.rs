@@ -1,1 +1,3 @@
 //! Kernels that exercise the toolchain.
+
+pub mod warp;
