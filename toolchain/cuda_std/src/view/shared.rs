@@ -37,6 +37,17 @@ mod space {
     // All dynamic shared memory starts at the same address, whatever its declarations are called.
     core::arch::global_asm!(".extern .shared .align 1024 .b8 cuda_std_view_dynamic[];");
 
+    /// Tells the compiler that `ptr` is into shared memory, so that it uses `ld.shared` for it and what derives from it.
+    ///
+    /// # Safety
+    /// It is.
+    #[inline(always)]
+    pub unsafe fn assume<T>(ptr: *mut T) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { core::hint::assert_unchecked(is_shared(ptr.cast())) };
+        ptr
+    }
+
     /// The address of the block's dynamic shared memory.
     #[inline(always)]
     pub fn dynamic() -> *mut u8 {
@@ -49,7 +60,8 @@ mod space {
                 options(nomem, nostack),
             );
         }
-        address
+        // SAFETY: the symbol is in shared memory.
+        unsafe { assume(address) }
     }
 }
 
@@ -60,11 +72,9 @@ impl<T: Copy> SharedSlice<T> {
     /// They lie in the running block's shared memory, aligned for `T`, and the view is used while the block runs.
     #[inline(always)]
     pub unsafe fn from_raw(ptr: *mut T, len: usize) -> Self {
-        // SAFETY: the pointer is into shared memory, by the caller's promise; told so, the compiler uses `ld.shared`.
         #[cfg(target_os = "cuda")]
-        unsafe {
-            core::hint::assert_unchecked(space::is_shared(ptr.cast()));
-        }
+        // SAFETY: the caller's promise.
+        let ptr = unsafe { space::assume(ptr) };
         Self {
             ptr,
             len,
