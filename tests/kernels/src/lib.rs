@@ -1,3 +1,4 @@
 //! Kernels that exercise the toolchain.
 
+pub mod small;
 pub mod warp;
