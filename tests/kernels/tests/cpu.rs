@@ -33,7 +33,7 @@ impl<T> Buffer<T> {
 /// A page's start, so that vector accesses are aligned as on a device.
 #[derive(Clone, Copy)]
 #[repr(align(256))]
-struct Page(#[allow(dead_code)] [u8; 256]);
+struct Page([u8; 256]);
 
 impl Backend for Cpu {
     type Buffer<T: Copy + Send + Sync + 'static> = Buffer<T>;

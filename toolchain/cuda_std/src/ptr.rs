@@ -58,18 +58,18 @@ macro_rules! convert {
     ($ptr:ident, $space:ident, $instruction:literal) => {{
         let converted;
         macro_rules! one {
-                        ($suffix:literal) => {
-                            // SAFETY: computes an address; nothing is accessed.
-                            unsafe {
-                                core::arch::asm!(
-                                    concat!($instruction, $suffix, ".u64 {to}, {from};"),
-                                    to = out(reg64) converted,
-                                    from = in(reg64) $ptr,
-                                    options(pure, nomem, nostack, preserves_flags)
-                                )
+                                ($suffix:literal) => {
+                                    // SAFETY: computes an address; nothing is accessed.
+                                    unsafe {
+                                        core::arch::asm!(
+                                            concat!($instruction, $suffix, ".u64 {to}, {from};"),
+                                            to = out(reg64) converted,
+                                            from = in(reg64) $ptr,
+                                            options(pure, nomem, nostack, preserves_flags)
+                                        )
+                                    }
+                                };
                             }
-                        };
-                    }
         match $space {
             AddressSpace::Global => one!("global"),
             AddressSpace::Shared => one!("shared"),
@@ -117,6 +117,20 @@ pub unsafe fn assume_shared<T>(ptr: *mut T) -> *mut T {
         core::hint::assert_unchecked(llvm::is_shared(ptr.cast_const().cast()));
     }
     ptr
+}
+
+/// [`assume_shared`] for a pointer that is known to be a multiple of `align`, a power of two.
+///
+/// The compiler's inference follows address arithmetic, but not a bare pointer that comes out of `asm!`: without the mask,
+/// which changes nothing, accesses at the very start of an array would stay generic.
+///
+/// # Safety
+/// The pointer points into shared memory and is aligned as said.
+#[cfg(target_os = "cuda")]
+#[inline(always)]
+pub(crate) unsafe fn assume_shared_aligned<T>(ptr: *mut T, align: usize) -> *mut T {
+    // SAFETY: passed on.
+    unsafe { assume_shared(ptr) }.mask(!(align - 1))
 }
 
 /// The 32-bit address of a pointer into shared memory, as the instructions on shared memory take it.
