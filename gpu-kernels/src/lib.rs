@@ -1,3 +1,12 @@
 //! The kernels, a file per subject.
 
 pub mod copy;
+pub mod counters;
+pub mod gather;
+pub mod is_weights;
+mod lanes;
+mod math;
+pub mod philox;
+pub mod reduce;
+pub mod scan;
+pub mod seg_tree;
