@@ -43,7 +43,7 @@
 //! nor merges them; where LLVM has an intrinsic, that is used.
 
 #![cfg_attr(target_os = "cuda", no_std)]
-#![cfg_attr(target_os = "cuda", feature(link_llvm_intrinsics, asm_experimental_arch, core_float_math, ptr_mask))]
+#![cfg_attr(target_os = "cuda", feature(link_llvm_intrinsics, asm_experimental_arch, core_float_math))]
 #![cfg_attr(target_os = "cuda", allow(internal_features))]
 
 extern crate alloc;

@@ -119,18 +119,22 @@ pub unsafe fn assume_shared<T>(ptr: *mut T) -> *mut T {
     ptr
 }
 
-/// [`assume_shared`] for a pointer that is known to be a multiple of `align`, a power of two.
+/// [`assume_shared`] for the start of an array.
 ///
-/// The compiler's inference follows address arithmetic, but not a bare pointer that comes out of `asm!`: without the mask,
-/// which changes nothing, accesses at the very start of an array would stay generic.
+/// The compiler's inference follows address arithmetic, but not a bare pointer that comes out of `asm!`: accesses at an
+/// array's very start would stay generic. So a zero is added that only the assembler sees to be one. (LLVM 22 crashes on the
+/// more natural `ptr.mask`.)
 ///
 /// # Safety
-/// The pointer points into shared memory and is aligned as said.
+/// The pointer points into shared memory.
 #[cfg(target_os = "cuda")]
 #[inline(always)]
-pub(crate) unsafe fn assume_shared_aligned<T>(ptr: *mut T, align: usize) -> *mut T {
+pub(crate) unsafe fn assume_shared_start<T>(ptr: *mut T) -> *mut T {
+    let zero: usize;
+    // SAFETY: sets a register.
+    unsafe { core::arch::asm!("mov.b64 {}, 0;", out(reg64) zero, options(pure, nomem, nostack, preserves_flags)) };
     // SAFETY: passed on.
-    unsafe { assume_shared(ptr) }.mask(!(align - 1))
+    unsafe { assume_shared(ptr) }.wrapping_byte_add(zero)
 }
 
 /// The 32-bit address of a pointer into shared memory, as the instructions on shared memory take it.

@@ -71,8 +71,8 @@ pub fn static_address<T, S: SharedPlace>(site: S) -> *mut T {
     target!(gpu {
         let _ = site;
         let address = declare::<T, S>();
-        // SAFETY: the address is that of a `.shared` variable of this alignment.
-        unsafe { crate::ptr::assume_shared_aligned(address, alignment::<T>()) }
+        // SAFETY: the address is that of a `.shared` variable.
+        unsafe { crate::ptr::assume_shared_start(address) }
     } cpu {
         crate::cpu::shared_static(site.site(), size_of::<T>(), alignment::<T>()).cast()
     })
@@ -118,8 +118,8 @@ pub fn dynamic_shared_mem<T>() -> *mut T {
                 options(pure, nomem, nostack, preserves_flags)
             );
         }
-        // SAFETY: it is a `.shared` variable of this alignment.
-        unsafe { crate::ptr::assume_shared_aligned(address, 1024) }
+        // SAFETY: it is a `.shared` variable.
+        unsafe { crate::ptr::assume_shared_start(address) }
     } cpu { crate::cpu::dynamic_shared().0.cast() })
 }
 
