@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use bytemuck::Pod;
 use cuda_std::launch::{DeviceSlice, DeviceSliceMut, Launch};
 use cuda_std::shape::LaunchShape;
 use cuda_std::{bf16, f16};
@@ -31,7 +32,7 @@ fn source(mode: usize, lane: usize, b: usize, width: usize) -> Option<usize> {
 type ShuffleLaunch<T> =
     for<'a> fn(DeviceSlice<'a, T>, DeviceSliceMut<'a, T>, DeviceSliceMut<'a, u32>, u32, u32, u32) -> Launch;
 
-fn shuffle<B: Backend, T: Copy + PartialEq + Debug + Send + Sync + 'static>(
+fn shuffle<B: Backend, T: Pod + PartialEq + Debug + Send + Sync>(
     backend: &B,
     name: &str,
     launch: ShuffleLaunch<T>,
@@ -130,7 +131,7 @@ fn tree<T: Copy>(mut values: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     values[0]
 }
 
-fn reduce<B: Backend, T: Copy + PartialEq + Debug + Send + Sync + 'static>(
+fn reduce<B: Backend, T: Pod + PartialEq + Debug + Send + Sync>(
     backend: &B,
     launch: ReduceLaunch<T>,
     from_bits: impl Fn(u64) -> T,
