@@ -284,7 +284,8 @@ impl Team {
         });
         let threads = RefCell::new(threads.collect());
         let places = (0..n_threads).map(|linear| index_of(run.shape.block, linear as u64)).collect();
-        Ok(Self { state, threads, places, order: RefCell::default(), regions })
+        let order = RefCell::new((0..n_threads as u16).collect());
+        Ok(Self { state, threads, places, order, regions })
     }
 
     fn start(&self, block: &Block<'_>) {
@@ -431,9 +432,6 @@ impl Block<'_> {
         while !team.done() {
             if run.stopped() || team.state.cancelled.get() {
                 team.cancel(self);
-                if let Some(fault) = team.state.fault.take() {
-                    run.record(self.linear, fault);
-                }
                 continue;
             }
             let epoch = if patience.waits { run.grid_wait.epoch() } else { 0 };
@@ -459,6 +457,9 @@ impl Block<'_> {
                 self.enter();
                 team.state.cancel(team.state.stuck(run));
             }
+        }
+        if let Some(fault) = team.state.fault.take() {
+            run.record(self.linear, fault);
         }
     }
 
