@@ -81,6 +81,12 @@ pub(super) struct BlockState {
 
 fn nothing() {}
 
+#[cold]
+#[inline(never)]
+fn leave_kernel() -> ! {
+    panic::resume_unwind(Box::new(Cancelled));
+}
+
 impl BlockState {
     /// The lanes of `warp` that exist.
     pub(super) fn existing(&self, warp: usize) -> u32 {
@@ -134,13 +140,16 @@ impl BlockState {
     }
 
     /// Switches to the scheduler until the thread is ready again.
+    ///
+    /// Inlined, as each return after a switch is one that the processor predicts wrongly.
+    #[inline(always)]
     pub(super) fn suspend(&self, linear: usize, waiting: Waiting) {
         self.waiting[linear].set(waiting);
         // SAFETY: called by thread `linear` itself, whose coroutine stored its yielder before it ran the kernel; the
         // yielder lives as long as the coroutine runs.
         unsafe { &*self.yielders[linear].get() }.suspend(());
         if self.cancelled.get() {
-            panic::resume_unwind(Box::new(Cancelled));
+            leave_kernel();
         }
         self.waiting[linear].set(Waiting::No);
     }
@@ -184,9 +193,17 @@ impl BlockState {
         self.warps[warp].lane_returned(&self.ready[warp]);
     }
 
+    /// Ends the block with a fault: no thread runs on but to unwind.
     fn cancel(&self, fault: Fault) {
         if !self.cancelled.replace(true) {
             self.fault.set(Some(fault));
+            self.ready.iter().for_each(|lanes| lanes.set(0));
+        }
+    }
+
+    fn make_ready(&self, lanes: &[Cell<u32>]) {
+        for (ready, lanes) in self.ready.iter().zip(lanes) {
+            ready.set(lanes.get());
         }
     }
 
@@ -267,7 +284,8 @@ impl Team {
         });
         let threads = RefCell::new(threads.collect());
         let places = (0..n_threads).map(|linear| index_of(run.shape.block, linear as u64)).collect();
-        Ok(Self { state, threads, places, order: RefCell::default(), regions })
+        let order = RefCell::new((0..n_threads as u16).collect());
+        Ok(Self { state, threads, places, order, regions })
     }
 
     fn start(&self, block: &Block<'_>) {
@@ -280,55 +298,58 @@ impl Team {
         }
     }
 
-    #[inline]
-    fn resume(&self, threads: &mut [Thread], linear: usize) {
-        CURRENT.with(|current| current.set_thread(self.places[linear]));
-        threads[linear].resume(());
+    /// Runs every ready thread until it waits.
+    ///
+    /// The one place that resumes a coroutine: so it is inlined, and the processor predicts where its return goes.
+    fn run_ready(&self) {
+        let state = &*self.state;
+        let mut threads = self.threads.borrow_mut();
+        let mut order = self.order.borrow_mut();
+        let (mut warp, mut turn) = (0, 0);
+        loop {
+            let linear = if state.check {
+                let is_ready = |&linear: &u16| state.ready[usize::from(linear) / 32].get() >> (linear % 32) & 1 == 1;
+                let Some(next) = order[turn..].iter().position(is_ready) else { break };
+                turn += next + 1;
+                usize::from(order[turn - 1])
+            } else {
+                match state.ready[warp].get() {
+                    0 if warp + 1 == state.ready.len() => break,
+                    0 => {
+                        warp += 1;
+                        continue;
+                    }
+                    lanes => warp * 32 + lanes.trailing_zeros() as usize,
+                }
+            };
+            let ready = &state.ready[linear / 32];
+            ready.set(ready.get() & !(1 << (linear % 32)));
+            CURRENT.with(|current| current.set_thread(self.places[linear]));
+            threads[linear].resume(());
+        }
+        if state.check {
+            // Another order after each meeting point, from the one before.
+            let seed = order.iter().fold(0, |sum: u64, &linear| sum.wrapping_mul(31).wrapping_add(linear.into()));
+            Shuffler::new(seed, 0).shuffle(&mut order);
+        }
     }
 
-    /// Runs every thread that can run until it waits, then asks those in `wait_until` once; whether any thread moved.
+    /// Runs the threads of `block` until all wait; whether any moved. Those in `wait_until` ask only if no other can run.
     fn pass(&self, block: &Block<'_>) -> bool {
         let state = &*self.state;
+        self.enter(block);
+        let moved = state.ready.iter().any(|lanes| lanes.get() != 0);
+        if !moved {
+            state.progressed.set(false);
+            state.make_ready(&state.polling);
+        }
+        self.run_ready();
+        moved || state.progressed.get()
+    }
+
+    fn enter(&self, block: &Block<'_>) {
         block.enter();
-        CURRENT.with(|current| current.block.set(state));
-        let mut threads = self.threads.borrow_mut();
-        let mut moved = false;
-        if state.check {
-            let mut order = self.order.borrow_mut();
-            for &linear in order.iter() {
-                let (warp, bit) = (usize::from(linear) / 32, 1 << (linear % 32));
-                if state.ready[warp].get() & bit != 0 && !state.cancelled.get() {
-                    state.ready[warp].set(state.ready[warp].get() & !bit);
-                    self.resume(&mut threads, usize::from(linear));
-                    moved = true;
-                }
-            }
-            // Another order after each meeting point.
-            let turn = order.first().map_or(0, |&first| u64::from(first));
-            Shuffler::new(block.worker.run.options.seed ^ turn, block.linear).shuffle(&mut order);
-        } else {
-            for (warp, ready) in state.ready.iter().enumerate() {
-                while ready.get() != 0 && !state.cancelled.get() {
-                    let lane = ready.get().trailing_zeros();
-                    ready.set(ready.get() & !(1 << lane));
-                    self.resume(&mut threads, warp * 32 + lane as usize);
-                    moved = true;
-                }
-            }
-        }
-        if moved || state.cancelled.get() {
-            return moved;
-        }
-        state.progressed.set(false);
-        for (warp, polling) in state.polling.iter().enumerate() {
-            let mut lanes = polling.get();
-            while lanes != 0 && !state.cancelled.get() {
-                let lane = lanes.trailing_zeros();
-                lanes &= lanes - 1;
-                self.resume(&mut threads, warp * 32 + lane as usize);
-            }
-        }
-        state.progressed.get()
+        CURRENT.with(|current| current.block.set(&raw const *self.state));
     }
 
     fn done(&self) -> bool {
@@ -337,27 +358,26 @@ impl Team {
 
     /// Unwinds every thread that is inside the kernel.
     fn cancel(&self, block: &Block<'_>) {
-        let state = &*self.state;
-        block.enter();
-        CURRENT.with(|current| current.block.set(state));
-        state.cancelled.set(true);
-        let mut threads = self.threads.borrow_mut();
-        for linear in 0..threads.len() {
-            if state.live[linear / 32].get() >> (linear % 32) & 1 == 1 {
-                self.resume(&mut threads, linear);
-            }
+        self.enter(block);
+        self.state.cancelled.set(true);
+        while !self.done() {
+            self.state.make_ready(&self.state.live);
+            self.run_ready();
         }
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
+        // Each coroutine is outside the kernel, started or not, and returns when it is resumed.
         self.state.quit.set(true);
-        for mut thread in self.threads.borrow_mut().drain(..) {
-            if thread.started() && !thread.done() {
-                thread.resume(());
-            }
+        for (warp, ready) in self.state.ready.iter().enumerate() {
+            ready.set(self.state.existing(warp));
         }
+        while self.state.ready.iter().any(|lanes| lanes.get() != 0) {
+            self.run_ready();
+        }
+        self.threads.borrow_mut().clear();
         stack::give_back(std::mem::take(&mut self.regions));
     }
 }
@@ -412,9 +432,6 @@ impl Block<'_> {
         while !team.done() {
             if run.stopped() || team.state.cancelled.get() {
                 team.cancel(self);
-                if let Some(fault) = team.state.fault.take() {
-                    run.record(self.linear, fault);
-                }
                 continue;
             }
             let epoch = if patience.waits { run.grid_wait.epoch() } else { 0 };
@@ -440,6 +457,9 @@ impl Block<'_> {
                 self.enter();
                 team.state.cancel(team.state.stuck(run));
             }
+        }
+        if let Some(fault) = team.state.fault.take() {
+            run.record(self.linear, fault);
         }
     }
 
@@ -557,10 +577,16 @@ impl GridWait {
 pub(super) fn state(op: &'static str, at: &'static Location<'static>) -> &'static BlockState {
     let block = CURRENT.with(|current| current.block.get());
     if block.is_null() {
-        let message = format!("{op} in a kernel that is not cooperative: declare it `#[kernel(cooperative)]`");
-        raise(FaultKind::NotCooperative, Some(at), message);
+        not_cooperative(op, at);
     }
     // SAFETY: the scheduler sets the pointer to the state of a team that outlives the kernel's run, and the reference
     // does not leave this module's operations, which run inside the kernel.
     unsafe { &*block }
+}
+
+#[cold]
+#[inline(never)]
+fn not_cooperative(op: &'static str, at: &'static Location<'static>) -> ! {
+    let message = format!("{op} in a kernel that is not cooperative: declare it `#[kernel(cooperative)]`");
+    raise(FaultKind::NotCooperative, Some(at), message)
 }
