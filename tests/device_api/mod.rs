@@ -66,8 +66,11 @@ pub fn random_floats(seed: u64, n: usize, low: f64, high: f64) -> Vec<f64> {
     random_bits(seed).take(n).map(|bits| low + (high - low) * (bits >> 11) as f64 / (1u64 << 53) as f64).collect()
 }
 
-/// Every case by its name, for a harness.
-pub fn cases<B: Backend>() -> Vec<(&'static str, fn(&B))> {
+/// A case and its name.
+pub type NamedCase<B> = (&'static str, fn(&B));
+
+/// Every case, for a harness.
+pub fn cases<B: Backend>() -> Vec<NamedCase<B>> {
     vec![
         ("indices_and_barriers", indices::thread_indices),
         ("counting_barriers", indices::counting_barriers),

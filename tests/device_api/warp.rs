@@ -178,7 +178,7 @@ pub fn shuffle_after_a_branch<B: Backend>(backend: &B) {
     let (input, out) = (backend.upload(&values), unwritten(backend, 32, u32::MAX));
     let launch = warp::shuffle_after_a_branch::launch(backend.view(&input), backend.view_mut(&out));
     backend.run(LaunchShape::linear(1, 32), launch).unwrap();
-    let step = |value: u32| if value % 2 == 0 { value / 2 } else { 3 * value + 1 };
+    let step = |value: u32| if value.is_multiple_of(2) { value / 2 } else { 3 * value + 1 };
     let want: Vec<u32> = (0..32).map(|lane| step(values[(lane + 1).min(31)])).collect();
     assert_eq!(backend.read(&out), want);
     let (values, sums) = (backend.upload(&values), unwritten(backend, 32, 0));

@@ -120,7 +120,16 @@ macro_rules! reductions {
 unsafe fn all_reductions<T: WarpReduceValue + Copy>(mask: u32, value: T) -> [T; 6] {
     use WarpReductionOp::{Add, And, Max, Min, Or, Xor};
     // SAFETY: passed on.
-    [Add, Min, Max, And, Or, Xor].map(|op| unsafe { warp::warp_reduce(mask, value, op) })
+    unsafe {
+        [
+            warp::warp_reduce(mask, value, Add),
+            warp::warp_reduce(mask, value, Min),
+            warp::warp_reduce(mask, value, Max),
+            warp::warp_reduce(mask, value, And),
+            warp::warp_reduce(mask, value, Or),
+            warp::warp_reduce(mask, value, Xor),
+        ]
+    }
 }
 
 reductions! {

@@ -31,25 +31,21 @@ impl<T> Buffer<T> {
     }
 }
 
-/// A page's start, so that vector accesses are aligned as on a device.
-#[derive(Clone, Copy)]
-#[repr(align(256))]
-struct Page([u8; 256]);
-
 impl Backend for Cpu {
     type Buffer<T: Pod + Send + Sync> = Buffer<T>;
 
     fn upload<T: Pod + Send + Sync>(&self, values: &[T]) -> Buffer<T> {
         let bytes = size_of_val(values);
-        let mut pages = vec![Page([0; 256]); bytes.div_ceil(256)];
-        // SAFETY: the pages are at least as large and as aligned as the values, which are plain data.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), pages.as_mut_ptr().cast::<T>(), values.len()) };
+        // Of 16 bytes each, so that vector accesses are aligned as on a device.
+        let mut words = vec![0u128; bytes.div_ceil(16)];
+        // SAFETY: the words are at least as large and as aligned as the values, which are plain data.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), words.as_mut_ptr().cast::<T>(), values.len()) };
         let shadow = self.check.then(|| {
             let shadow = Shadow::new(bytes);
             shadow.mark_initialised(0..bytes);
             Box::new(shadow)
         });
-        let memory = DeviceMemory::new(pages.as_mut_ptr() as u64, bytes, shadow, Box::new(pages));
+        let memory = DeviceMemory::new(words.as_mut_ptr() as u64, bytes, shadow, Box::new(words));
         Buffer { memory: Arc::new(memory), len: values.len(), element: PhantomData }
     }
 

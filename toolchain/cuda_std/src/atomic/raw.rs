@@ -245,7 +245,13 @@ mod cpu {
             }
 
             #[inline(always)]
-            pub unsafe fn $swap(ptr: *mut $type, current: $type, new: $type, ordering: Ordering, scope: Scope) -> $type {
+            pub unsafe fn $swap(
+                ptr: *mut $type,
+                current: $type,
+                new: $type,
+                ordering: Ordering,
+                scope: Scope,
+            ) -> $type {
                 // SAFETY: as above.
                 let atomic = unsafe { $atomic::from_ptr(ptr) };
                 let old = atomic.compare_exchange(current, new, ordering, failure(ordering)).unwrap_or_else(|old| old);
