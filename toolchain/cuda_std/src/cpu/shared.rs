@@ -4,10 +4,10 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
-use super::cooperative::state;
 use super::fault::{FaultKind, raise};
 use super::position::CURRENT;
 use super::shadow::Shadow;
+use super::state::state;
 
 /// Most shared memory that a block can have, bytes: 227 KB, as on compute capability 9.0.
 pub(super) const MAX_SHARED_BYTES: usize = 227 * 1024;
