@@ -18,7 +18,7 @@ use super::warp::WarpState;
 /// What a thread waits at.
 #[derive(Clone, Copy)]
 pub(super) enum Waiting {
-    No,
+    Never,
     Barrier(&'static Location<'static>),
     Warp { op: &'static str, mask: u32, at: &'static Location<'static> },
     Group { op: &'static str, at: &'static Location<'static> },
@@ -28,7 +28,7 @@ pub(super) enum Waiting {
 impl Waiting {
     fn words(self) -> String {
         match self {
-            Self::No => "can run".to_owned(),
+            Self::Never => "has not waited".to_owned(),
             Self::Barrier(at) => format!("waits at the barrier of {}:{}", at.file(), at.line()),
             Self::Warp { op, mask, at } => format!("waits in {op}, mask {mask:#010x}, at {}:{}", at.file(), at.line()),
             Self::Group { op, at } => format!("waits in {op} at {}:{}", at.file(), at.line()),
@@ -54,6 +54,7 @@ pub(super) struct BlockState {
     pub(super) groups: RefCell<Vec<Group>>,
     pub(super) shared: SharedMemory,
     pub(super) clocks: Clocks,
+    /// What each thread waits at, or last waited at.
     pub(super) waiting: Vec<Cell<Waiting>>,
     /// Set by a thread in `wait_until` that could go on.
     pub(super) progressed: Cell<bool>,
@@ -98,7 +99,7 @@ impl BlockState {
             groups: RefCell::default(),
             clocks: Clocks::new(if run.options.check { n_threads } else { 0 }),
             shared: SharedMemory::new(run.shape.shared_bytes as usize, run.options.check),
-            waiting: (0..n_threads).map(|_| Cell::new(Waiting::No)).collect(),
+            waiting: (0..n_threads).map(|_| Cell::new(Waiting::Never)).collect(),
             progressed: Cell::new(false),
             yielders: (0..n_threads).map(|_| Cell::new(ptr::null())).collect(),
             guards,
@@ -137,46 +138,53 @@ impl BlockState {
         if self.cancelled.get() {
             leave_kernel();
         }
-        self.waiting[linear].set(Waiting::No);
     }
 
     /// The life of thread `linear`'s coroutine: the kernel's body once for each block.
+    ///
+    /// The loop is inside the catching: it saves returns, each of which the processor predicts wrongly after a switch.
     pub(super) fn serve(&self, linear: usize, yielder: &Yielder<(), ()>) {
         self.yielders[linear].set(yielder);
         while !self.quit.get() {
-            if !self.cancelled.get() {
-                let body = self.body.get();
-                // What a panic can leave half-changed is the kernel's own, and the launch ends.
-                let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: `Team::run` set the body for this block and does not return before all threads did.
-                    unsafe { (*body)() };
-                    self.returned(linear);
-                }));
-                if let Err(payload) = outcome
-                    && !payload.is::<Cancelled>()
-                {
+            // What a panic can leave half-changed is the kernel's own, and the launch ends.
+            let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+                while !self.quit.get() {
+                    if self.cancelled.get() {
+                        self.leave(linear);
+                    } else {
+                        let body = self.body.get();
+                        // SAFETY: `run_cooperative` set the body for this block and does not return before all its
+                        // threads did.
+                        unsafe { (*body)() };
+                        self.returned(linear);
+                    }
+                    yielder.suspend(());
+                }
+            }));
+            if let Err(payload) = outcome {
+                if !payload.is::<Cancelled>() {
                     self.cancel(Fault::from_panic(payload));
                 }
+                self.leave(linear);
+                yielder.suspend(());
             }
-            let (warp, bit) = (linear / 32, 1 << (linear % 32));
-            if self.live[warp].get() & bit != 0 {
-                self.leave(warp, bit);
-            }
-            yielder.suspend(());
         }
     }
 
-    fn leave(&self, warp: usize, bit: u32) {
-        self.live[warp].set(self.live[warp].get() & !bit);
-        self.n_live.set(self.n_live.get() - 1);
+    /// Thread `linear` is outside the kernel.
+    fn leave(&self, linear: usize) {
+        let (live, bit) = (&self.live[linear / 32], 1 << (linear % 32));
+        if live.get() & bit != 0 {
+            live.set(live.get() & !bit);
+            self.n_live.set(self.n_live.get() - 1);
+        }
     }
 
     /// Thread `linear` has returned: whoever waited for it alone goes on.
     fn returned(&self, linear: usize) {
-        let (warp, bit) = (linear / 32, 1 << (linear % 32));
-        self.leave(warp, bit);
+        self.leave(linear);
         self.barrier.thread_returned(self);
-        self.warps[warp].lane_returned(&self.ready[warp]);
+        self.warps[linear / 32].lane_returned(&self.ready[linear / 32]);
     }
 
     /// Ends the block with a fault: no thread runs on but to unwind.
