@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::panic::Location;
 
-use super::cooperative::{BlockState, Waiting, state};
 use super::fault::{FaultKind, Place, raise_with};
 use super::position::{CURRENT, index_of};
+use super::state::{BlockState, Waiting, state};
 
 /// What [`barrier_reduce`] found over the block's threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
