@@ -45,8 +45,10 @@ struct Measured {
     kernel_us: f64,
     /// Device time of a replay alone, between two events.
     alone_us: f64,
-    /// Host time of one launch.
+    /// Host time of one launch behind others that still run.
     launch_us: f64,
+    /// Host time of one launch on an idle stream.
+    launch_idle_us: f64,
     /// Driver calls that the ledger saw in `replays` replays, and how many were `cuGraphLaunch`.
     replays: u64,
     driver_calls: u64,
@@ -80,8 +82,8 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     println!("{}, {} backend", report.device, report.backend);
     for graph in &report.graphs {
         println!(
-            "{:<7} {} kernels, {} edges: {:.2} us a replay, {:.3} us a kernel, {:.2} us alone; {:.2} us of host a launch; \
-             {} driver calls in {} replays",
+            "{:<7} {} kernels, {} edges: {:.2} us a replay, {:.3} us a kernel, {:.2} us alone; {:.2} us of host a launch, \
+             {:.2} on an idle stream; {} driver calls in {} replays",
             graph.graph,
             graph.n_kernels,
             graph.n_edges,
@@ -89,6 +91,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
             graph.kernel_us,
             graph.alone_us,
             graph.launch_us,
+            graph.launch_idle_us,
             graph.driver_calls,
             graph.replays
         );
@@ -145,7 +148,8 @@ fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measure
     }
     stream.synchronize()?;
 
-    let (mut batches, mut alone, mut launches) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut batches, mut alone) = (Vec::new(), Vec::new());
+    let (mut launches, mut idle_launches) = (Vec::new(), Vec::new());
     for _ in 0..N_BATCHES {
         let start = stream.record()?;
         for _ in 0..BATCH {
@@ -155,7 +159,9 @@ fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measure
         }
         batches.push(stream.record()?.since(&start)? / BATCH);
         let start = stream.record()?;
+        let begun = Instant::now();
         graph.launch(&stream)?;
+        idle_launches.push(begun.elapsed());
         alone.push(stream.record()?.since(&start)?);
     }
     let (driver_calls, graph_launches) = audit(&graph, &stream)?;
@@ -170,6 +176,7 @@ fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measure
         kernel_us: replay_us / description.n_kernels() as f64,
         alone_us: median_us(alone),
         launch_us: median_us(launches),
+        launch_idle_us: median_us(idle_launches),
         replays: N_AUDITED,
         driver_calls,
         graph_launches,
