@@ -1,5 +1,4 @@
-//! The heap and assertions. What `print_values` prints is for a test that can read standard output:
-//! `onegraph: 3 of    -7 at 0.500, 0xbeef true 100%`.
+//! The heap, and assertions that hold.
 
 use cuda_std::shape::LaunchShape;
 use test_kernels::output;
@@ -14,8 +13,7 @@ pub fn heap<B: Backend>(backend: &B) {
     assert_eq!(backend.read(&out), want);
 }
 
-/// On a GPU a failed assertion spoils the context, so only launches that hold run there with others after them; a harness
-/// runs this case last or in a process of its own.
+/// Launches that hold: on a GPU a failed assertion spoils the context.
 pub fn assertions<B: Backend>(backend: &B) {
     backend.run(LaunchShape::linear(1, 32), output::assert_below::launch(32)).unwrap();
     backend.run(LaunchShape::linear(1, 1), output::assert_equal::launch(4, 4)).unwrap();

@@ -132,24 +132,26 @@ pub trait PrintArgs {
     /// Their kinds.
     const KINDS: &'static [Kind];
 
-    /// Calls `print` with the arguments' slots.
-    fn with_slots(&self, pieces: &'static [Piece], print: impl FnOnce(&[u64]));
+    /// Calls `print` with a slot for each place of `pieces`, in their order.
+    fn with_slots(&self, pieces: &[Piece], print: impl FnOnce(&[u64]));
 }
 
-/// Whether argument `index` is printed by its bits.
+/// Most places that one format string may have.
+pub const MAX_PLACES: usize = 24;
+
+/// The slots in the order of the format's places, which is the order in which C takes them: an argument may stand at
+/// several places, or after one that is given later. `by_bits` holds what places print that show an integer's bits.
 #[inline(always)]
-const fn is_radix(pieces: &[Piece], index: usize) -> bool {
-    let mut at = 0;
-    while at < pieces.len() {
-        if let Piece::Argument(argument, spec) = &pieces[at]
-            && *argument == index
-            && spec.is_radix()
-        {
-            return true;
+fn in_order<const N: usize>(pieces: &[Piece], by_value: [u64; N], by_bits: [u64; N], print: impl FnOnce(&[u64])) {
+    let mut ordered = [0; MAX_PLACES];
+    let mut n_places = 0;
+    for piece in pieces {
+        if let Piece::Argument(index, spec) = piece {
+            ordered[n_places] = if spec.is_radix() { by_bits[*index] } else { by_value[*index] };
+            n_places += 1;
         }
-        at += 1;
     }
-    false
+    print(&ordered[..n_places]);
 }
 
 macro_rules! count {
@@ -162,10 +164,12 @@ macro_rules! print_args {
             const KINDS: &'static [Kind] = &[$($name::KIND),*];
 
             #[inline(always)]
-            fn with_slots(&self, pieces: &'static [Piece], print: impl FnOnce(&[u64])) {
+            fn with_slots(&self, pieces: &[Piece], print: impl FnOnce(&[u64])) {
                 let mut scratch: [Scratch; count!($($name)*)] = [const { Scratch([0; 96]) }; count!($($name)*)];
-                let _ = (&pieces, &mut scratch);
-                print(&[$(self.$index.slot(&mut scratch[$index], is_radix(pieces, $index))),*]);
+                let _ = &mut scratch; // print without arguments
+                let by_bits: [u64; count!($($name)*)] = [$(self.$index.slot(&mut scratch[$index], true)),*];
+                let by_value = [$(self.$index.slot(&mut scratch[$index], false)),*];
+                in_order(pieces, by_value, by_bits, print);
             }
         }
     };
@@ -190,29 +194,37 @@ mod tests {
     use super::*;
     use crate::io::Spec;
 
-    fn slots<A: PrintArgs>(arguments: A, pieces: &'static [Piece]) -> Vec<u64> {
+    fn slots<A: PrintArgs>(arguments: A, pieces: &[Piece]) -> Vec<u64> {
         let mut slots = Vec::new();
         arguments.with_slots(pieces, |given| slots.extend_from_slice(given));
         slots
     }
 
-    const HEX_FIRST: &[Piece] = &[Piece::Argument(0, Spec { conversion: b'x', ..Spec::DISPLAY })];
+    const HEX: Spec = Spec { conversion: b'x', ..Spec::DISPLAY };
 
     #[test]
     fn integers_are_extended_by_their_sign_unless_printed_by_their_bits() {
-        assert_eq!(slots((&-1i8, &-1i16), HEX_FIRST), [0xff, u64::MAX]);
-        assert_eq!(slots((&-1i8, &255u8), &[]), [u64::MAX, 255]);
+        let places = [Piece::Argument(0, HEX), Piece::Argument(1, Spec::DISPLAY), Piece::Argument(0, Spec::DISPLAY)];
+        assert_eq!(slots((&-1i8, &255u8), &places), [0xff, 255, u64::MAX]);
+    }
+
+    #[test]
+    fn slots_stand_in_the_order_of_the_places() {
+        let at = |index| Piece::Argument(index, Spec::DISPLAY);
+        assert_eq!(slots((&1u8, &2u8, &3u8), &[at(2), Piece::Text(" "), at(0), at(1), at(2)]), [3, 1, 2, 3]);
+        assert_eq!(slots((&1u8,), &[Piece::Text("nothing")]), []);
     }
 
     #[test]
     fn short_floats_become_doubles() {
-        assert_eq!(slots((&1.5f32, &half::bf16::from_f32(-2.0)), &[]), [1.5f64.to_bits(), (-2f64).to_bits()]);
+        let places = [0, 1].map(|index| Piece::Argument(index, Spec::DISPLAY));
+        assert_eq!(slots((&1.5f32, &half::bf16::from_f32(-2.0)), &places), [1.5f64.to_bits(), (-2f64).to_bits()]);
     }
 
     #[test]
     fn a_long_string_is_cut_and_still_ends() {
         let long = "x".repeat(200);
-        (&long.as_str(),).with_slots(&[], |slots| {
+        (&long.as_str(),).with_slots(&[Piece::Argument(0, Spec::DISPLAY)], |slots| {
             // SAFETY: the slot holds the address of a NUL-terminated copy that lives during this call.
             let copy = unsafe { core::ffi::CStr::from_ptr(slots[0] as usize as *const core::ffi::c_char) };
             assert_eq!(copy.to_bytes(), "x".repeat(95).as_bytes());

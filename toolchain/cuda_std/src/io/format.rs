@@ -183,14 +183,19 @@ impl<const N: usize> Writer<N> {
 #[cfg(any(target_os = "cuda", test))]
 pub const fn c_format<const N: usize>(pieces: &[Piece], kinds: &[Kind]) -> [u8; N] {
     let mut writer = Writer { bytes: [0; N], len: 0 };
+    let mut n_places = 0;
     let mut at = 0;
     while at < pieces.len() {
         match &pieces[at] {
             Piece::Text(text) => writer.text(text),
-            Piece::Argument(index, spec) => writer.argument(kinds[*index], spec),
+            Piece::Argument(index, spec) => {
+                n_places += 1;
+                writer.argument(kinds[*index], spec);
+            }
         }
         at += 1;
     }
+    assert!(n_places <= super::arguments::MAX_PLACES, "a kernel prints at most 24 values at once; print in two calls");
     writer.bytes
 }
 
