@@ -59,7 +59,7 @@ print_arg! {
     half::f16 => Single, |value, _radix| f64::from(value.to_f32()).to_bits();
     half::bf16 => Single, |value, _radix| f64::from(value.to_f32()).to_bits();
     char => Character, |value, _radix| if value.is_ascii() { value as u64 } else { b'?'.into() };
-    bool => Text, |value, _radix| {
+    bool => Word, |value, _radix| {
         (if value { c"true" } else { c"false" }).as_ptr().addr() as u64
     };
 }

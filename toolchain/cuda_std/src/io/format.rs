@@ -13,6 +13,8 @@ pub enum Kind {
     Double,
     /// The address of a NUL-terminated string.
     Text,
+    /// The same for `true` and `false`, which `{:?}` does not quote.
+    Word,
     /// A character.
     Character,
     /// An address.
@@ -113,13 +115,19 @@ impl<const N: usize> Writer<N> {
     }
 
     const fn argument(&mut self, kind: Kind, spec: &Spec) {
-        let quoted = matches!(kind, Kind::Text) && spec.conversion == b'?';
-        if quoted {
-            self.byte(b'"');
+        let quote = match (kind, spec.conversion) {
+            (Kind::Text, b'?') => Some(b'"'),
+            (Kind::Character, b'?') => Some(b'\''),
+            _ => None,
+        };
+        if let Some(quote) = quote {
+            self.byte(quote);
         }
         self.byte(b'%');
         // Rust aligns text to the left and numbers to the right; C everything to the right.
-        if spec.left || (spec.width.is_some() && !spec.right && matches!(kind, Kind::Text | Kind::Character)) {
+        if spec.left
+            || (spec.width.is_some() && !spec.right && matches!(kind, Kind::Text | Kind::Word | Kind::Character))
+        {
             self.byte(b'-');
         }
         if spec.plus {
@@ -135,8 +143,8 @@ impl<const N: usize> Writer<N> {
             self.number(width);
         }
         self.conversion(kind, spec);
-        if quoted {
-            self.byte(b'"');
+        if let Some(quote) = quote {
+            self.byte(quote);
         }
     }
 
@@ -166,7 +174,7 @@ impl<const N: usize> Writer<N> {
                     (false, None) => b'g',
                 });
             }
-            Kind::Text => {
+            Kind::Text | Kind::Word => {
                 if let Some(precision) = spec.precision {
                     self.byte(b'.');
                     self.number(precision);
@@ -233,7 +241,11 @@ mod tests {
         assert_eq!(with(Kind::Double, Spec { conversion: b'e', ..Spec::DISPLAY }), "%.16e");
         assert_eq!(with(Kind::Text, Spec { width: Some(8), ..Spec::DISPLAY }), "%-8s");
         assert_eq!(with(Kind::Text, Spec { width: Some(8), right: true, ..Spec::DISPLAY }), "%8s");
-        assert_eq!(with(Kind::Text, Spec { conversion: b'?', ..Spec::DISPLAY }), "\"%s\"");
+        for (kind, want) in
+            [(Kind::Text, "\"%s\""), (Kind::Word, "%s"), (Kind::Character, "'%c'"), (Kind::Signed, "%lld")]
+        {
+            assert_eq!(with(kind, Spec { conversion: b'?', ..Spec::DISPLAY }), want, "{kind:?}");
+        }
         assert_eq!(with(Kind::Signed, Spec { left: true, width: Some(120), ..Spec::DISPLAY }), "%-120lld");
     }
 
