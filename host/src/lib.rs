@@ -1,5 +1,7 @@
 //! onegraph's host side.
 
+pub mod data;
+
 #[cfg(test)]
 mod tests {
     use cuda_std::launch::{DeviceMemory, DeviceSlice, DeviceSliceMut, MemoryRange};
