@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, input: impl BufRead, options: &ReadOptions) -> R
     let (mut bars, repairs, faults) = intake.finish();
     bars.symbol = symbol;
     let mut notices = Vec::new();
-    if rows.cut.get() {
+    if rows.seen.cut.get() {
         notices.push("the last line has no line end: the file may have been cut inside its last number".to_string());
     }
     let source =
@@ -54,10 +54,21 @@ struct Rows<R> {
     path: std::path::PathBuf,
     reader: csv::Reader<Guarded<R>>,
     header: ByteRecord,
-    /// Bytes handed to the parser since the last row was complete.
-    since_row: Rc<Cell<usize>>,
-    /// True while the last byte read is no line end.
-    cut: Rc<Cell<bool>>,
+    /// What the guard saw of the input.
+    seen: Rc<Seen>,
+    /// True if lines end in CR LF.
+    crlf: bool,
+}
+
+/// What passed from the input to the parser.
+#[derive(Default)]
+struct Seen {
+    /// Bytes in all.
+    n_bytes: Cell<u64>,
+    /// Bytes since the last row was complete.
+    since_row: Cell<usize>,
+    /// True while the last byte is no line end.
+    cut: Cell<bool>,
 }
 
 impl<R: BufRead> Rows<R> {
@@ -67,27 +78,38 @@ impl<R: BufRead> Rows<R> {
         let delimiter = delimiter_of(&start[n_bom..]).map_err(|reason| {
             DataError::at(path, Place::Line(1), reason, "give a CSV, Parquet or DBN file; save a table as UTF-8 CSV")
         })?;
+        let first_end = start.iter().position(|b| matches!(b, b'\n' | b'\r'));
+        let crlf = first_end.is_some_and(|end| start[end..].starts_with(b"\r\n"));
         input.consume(n_bom);
-        let (since_row, cut) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
-        let guarded = Guarded { input, since_row: since_row.clone(), cut: cut.clone() };
+        let seen = Rc::new(Seen::default());
+        let guarded = Guarded { input, seen: seen.clone() };
         let mut reader =
             csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(guarded);
         let mut header = ByteRecord::new();
         reader.read_byte_record(&mut header).map_err(|e| csv_error(path, &e, 1))?;
-        since_row.set(0);
-        Ok(Self { path: path.to_owned(), reader, header, since_row, cut })
+        seen.since_row.set(0);
+        Ok(Self { path: path.to_owned(), reader, header, seen, crlf })
     }
 
     /// The next row's line, its fields in `record`; none at the end.
     fn next(&mut self, record: &mut ByteRecord) -> Result<Option<u64>, DataError> {
         let more = self.reader.read_byte_record(record);
-        let line = record.position().map_or_else(|| self.reader.position().line(), csv::Position::line);
-        self.since_row.set(0);
+        self.seen.since_row.set(0);
         match more {
-            Ok(true) => Ok(Some(line)),
+            Ok(true) => Ok(Some(self.line_of(record))),
             Ok(false) => Ok(None),
             Err(e) => Err(csv_error(&self.path, &e, self.reader.position().line())),
         }
+    }
+
+    /// The line on which the row just read begins. The parser's own position of a row lies before any blank lines, so
+    /// this counts back from its end: past the line ends inside of fields, and past the row's own one, which the
+    /// parser has passed unless the file ended without it or it is the LF of a CR LF.
+    fn line_of(&self, record: &ByteRecord) -> u64 {
+        let after = self.reader.position();
+        let inside = record.as_slice().iter().filter(|&&b| b == b'\n').count() as u64;
+        let at_end = after.byte() == self.seen.n_bytes.get() && self.seen.cut.get();
+        after.line().saturating_sub(inside + u64::from(!(self.crlf || at_end)))
     }
 }
 
@@ -129,19 +151,20 @@ fn delimiter_of(start: &[u8]) -> Result<u8, String> {
 /// Stops a row from growing without end, and remembers whether the input ended with a line end.
 struct Guarded<R> {
     input: R,
-    since_row: Rc<Cell<usize>>,
-    cut: Rc<Cell<bool>>,
+    seen: Rc<Seen>,
 }
 
 impl<R: Read> Read for Guarded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.since_row.get() > ROW_BYTES_MAX {
+        let Seen { n_bytes, since_row, cut } = &*self.seen;
+        if since_row.get() > ROW_BYTES_MAX {
             return Err(std::io::Error::other(format!("a row is longer than {} KiB", ROW_BYTES_MAX / 1024)));
         }
         let n = self.input.read(buffer)?;
-        self.since_row.set(self.since_row.get() + n);
+        n_bytes.set(n_bytes.get() + n as u64);
+        since_row.set(since_row.get() + n);
         if let Some(last) = buffer[..n].last() {
-            self.cut.set(!matches!(last, b'\n' | b'\r'));
+            cut.set(!matches!(last, b'\n' | b'\r'));
         }
         Ok(n)
     }
@@ -239,3 +262,6 @@ pub(super) fn write(bars: &Bars, output: impl std::io::Write) -> Result<(), csv:
     }
     Ok(writer.flush()?)
 }
+
+#[cfg(test)]
+mod tests;

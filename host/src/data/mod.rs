@@ -23,6 +23,8 @@ mod intake;
 mod parquet;
 pub mod simulate;
 mod symbols;
+#[cfg(test)]
+mod testing;
 mod time;
 mod write;
 

@@ -55,13 +55,17 @@ impl Instruments {
     }
 
     /// Takes in a mapping that stands among the records, as in files saved from a live stream.
-    pub(super) fn learn(&mut self, record: &RecordRef<'_>) {
-        if let Ok(mapping) = record.try_get::<SymbolMappingMsg>() {
-            if let Some(name) = mapping.stype_out_symbol().ok().filter(|name| !name.is_empty()) {
-                let span = Span { start_ns: i64::MIN, end_ns: i64::MAX, name: name.to_owned() };
-                self.add(mapping.hd.instrument_id, span);
-            }
+    pub(super) fn learn(&mut self, record: &RecordRef<'_>) -> Result<(), String> {
+        if !record.has::<SymbolMappingMsg>() {
+            return Ok(());
         }
+        let mapping: &SymbolMappingMsg = record.try_get().map_err(|_| "is shorter than its type".to_string())?;
+        let name = mapping.stype_out_symbol().map_err(|_| "has a symbol without an end".to_string())?;
+        if !name.is_empty() {
+            let span = Span { start_ns: i64::MIN, end_ns: i64::MAX, name: name.to_owned() };
+            self.add(mapping.hd.instrument_id, span);
+        }
+        Ok(())
     }
 
     /// Asks `symbols` whether a record of this id and time is wanted, by its name or by its id.

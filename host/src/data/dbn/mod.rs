@@ -55,7 +55,7 @@ const SCHEMAS: &str = "export ohlcv-*, trades, tbbo, mbp-1, mbp-10 or bbo-*";
 /// Reads a whole DBN stream, already decompressed.
 pub(super) fn read(path: &Path, input: impl Read, options: &ReadOptions) -> Result<Reading, DataError> {
     let (mut records, metadata) = Records::open(path, input)?;
-    let version = metadata.version;
+    let version = records.version();
     let mut market = Market {
         path,
         wanted: options.symbol.as_deref(),
@@ -134,8 +134,7 @@ impl Market<'_> {
             return Err(refuse(reason, "fetch the file again, or export it in DBN version 3"));
         };
         let Some(kind) = Kind::of(rtype).map_err(|reason| refuse(reason, SCHEMAS))? else {
-            self.instruments.learn(&record);
-            return Ok(());
+            return self.instruments.learn(&record).map_err(|reason| refuse(reason, "fetch the file again"));
         };
         let first = *self.kind.get_or_insert(kind);
         let first_rtype = *self.rtype.get_or_insert(rtype);
@@ -189,3 +188,6 @@ impl Market<'_> {
 fn price_of(fixed: i64) -> f64 {
     if fixed == UNDEF_PRICE { f64::NAN } else { fixed as f64 / 1e9 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ pub(super) struct Records<R> {
     path: PathBuf,
     input: R,
     fsm: DbnFsm,
+    version: u8,
     n_read: u64,
 }
 
@@ -51,11 +52,19 @@ impl<R: Read> Records<R> {
         let fsm = DbnFsm::builder().upgrade_policy(VersionUpgradePolicy::UpgradeToV3).build();
         let mut fsm: DbnFsm = fsm.map_err(|e| damaged(e.to_string()))?;
         fsm.write_all(&prelude);
-        let mut records = Self { path: path.to_owned(), input, fsm, n_read: 0 };
+        let mut records = Self { path: path.to_owned(), input, fsm, version, n_read: 0 };
         match records.step()? {
-            Step::Metadata(metadata) => Ok((records, *metadata)),
+            Step::Metadata(metadata) => {
+                check_terminators(&metadata, version).map_err(damaged)?;
+                Ok((records, *metadata))
+            }
             Step::Record | Step::End => Err(damaged("has no DBN metadata".into())),
         }
+    }
+
+    /// The version the file is written in.
+    pub(super) fn version(&self) -> u8 {
+        self.version
     }
 
     /// Records read so far.
@@ -97,5 +106,20 @@ impl<R: Read> Records<R> {
                 },
             }
         }
+    }
+}
+
+/// A symbol lies in a field of fixed length whose last byte is 0; one that fills the field has run into the next.
+fn check_terminators(metadata: &Metadata, version: u8) -> Result<(), String> {
+    const VERSION_1_FIELD: usize = 22;
+    // The metadata has been upgraded, the length of its fields with it.
+    let field = if version == 1 { VERSION_1_FIELD } else { metadata.symbol_cstr_len };
+    let lists = metadata.symbols.iter().chain(&metadata.partial).chain(&metadata.not_found);
+    let mapped = metadata.mappings.iter().flat_map(|mapping| {
+        std::iter::once(&mapping.raw_symbol).chain(mapping.intervals.iter().map(|interval| &interval.symbol))
+    });
+    match lists.chain(mapped).find(|symbol| symbol.len() >= field) {
+        Some(symbol) => Err(format!("the symbol {:?} in its metadata has no end", symbol)),
+        None => Ok(()),
     }
 }

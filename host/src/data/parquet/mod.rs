@@ -231,3 +231,6 @@ pub(super) fn write(bars: &Bars, output: impl std::io::Write + Send) -> Result<(
     writer.close()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
