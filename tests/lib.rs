@@ -1,1 +1,71 @@
-//! Whole-program tests.
+//! One suite for both backends.
+//!
+//! A case is written once and becomes two tests, `cpu::NAME` and `cuda::NAME`. Without a GPU the second is reported as
+//! ignored, never as passed; with `ONEGRAPH_REQUIRE_GPU=1` it fails.
+
+use std::sync::{Arc, OnceLock};
+
+use cuda_std::cpu::ExecutorOptions;
+use host::device::{Device, DeviceChoice};
+use host::images::Images;
+pub use libtest_mimic::Failed;
+use libtest_mimic::{Arguments, Trial};
+
+/// `test-kernels`: kernels that exercise the toolchain.
+pub const TEST_KERNELS: Images = Images {
+    name: "test-kernels",
+    sm_80: include_str!(concat!(env!("OUT_DIR"), "/test_kernels.sm_80.ptx")),
+    sm_90a: include_str!(concat!(env!("OUT_DIR"), "/test_kernels.sm_90a.ptx")),
+};
+
+/// What a case returns: any error that can be shown becomes a failure through `?`.
+pub type Outcome = Result<(), Failed>;
+
+/// A test that runs on either backend.
+pub struct Case {
+    name: String,
+    test: Arc<dyn Fn(&Device) -> Outcome + Send + Sync>,
+}
+
+/// A case with its name.
+pub fn case(name: impl Into<String>, test: impl Fn(&Device) -> Outcome + Send + Sync + 'static) -> Case {
+    Case { name: name.into(), test: Arc::new(test) }
+}
+
+/// Runs the cases on both backends as the command line asks, and leaves the process. The whole `main` of a suite.
+pub fn run(cases: Vec<Case>) -> ! {
+    let arguments = Arguments::from_args();
+    let skip_gpu = gpu().is_err() && !gpu_required();
+    let mut trials = Vec::with_capacity(2 * cases.len());
+    for Case { name, test } in cases {
+        let on_cpu = test.clone();
+        trials.push(Trial::test(format!("cpu::{name}"), move || on_cpu(cpu())));
+        let on_gpu = move || match gpu() {
+            Ok(device) => test(device),
+            Err(reason) => Err(Failed::from(format!("no GPU to test on: {reason}"))),
+        };
+        trials.push(Trial::test(format!("cuda::{name}"), on_gpu).with_ignored_flag(skip_gpu));
+    }
+    if skip_gpu && let Err(reason) = gpu() {
+        eprintln!("cuda:: tests are ignored: {reason}");
+    }
+    libtest_mimic::run(&arguments, trials).exit()
+}
+
+/// Whether a missing GPU is a failure.
+fn gpu_required() -> bool {
+    std::env::var_os("ONEGRAPH_REQUIRE_GPU").is_some_and(|value| value == "1")
+}
+
+/// The suite's CPU device, which checks every access.
+fn cpu() -> &'static Device {
+    static CPU: OnceLock<Device> = OnceLock::new();
+    CPU.get_or_init(|| Device::cpu_with(ExecutorOptions { check: true, ..ExecutorOptions::default() }))
+}
+
+/// The suite's GPU, or why there is none.
+fn gpu() -> Result<&'static Device, &'static str> {
+    static GPU: OnceLock<Result<Device, String>> = OnceLock::new();
+    let open = || Device::open(DeviceChoice::Cuda).map_err(|error| error.to_string());
+    GPU.get_or_init(open).as_ref().map_err(String::as_str)
+}

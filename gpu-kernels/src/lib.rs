@@ -1,5 +1,12 @@
 //! The kernels, a file per subject.
-#![cfg_attr(target_os = "cuda", no_std)]
-#![cfg_attr(target_os = "cuda", feature(abi_ptx, asm_experimental_arch))]
 
 pub mod copy;
+pub mod counters;
+pub mod gather;
+pub mod is_weights;
+mod lanes;
+mod math;
+pub mod philox;
+pub mod reduce;
+pub mod scan;
+pub mod seg_tree;

@@ -1,93 +1,43 @@
-//! The CPU target: an executor that runs kernels over their grid.
+//! The CPU target: an executor that runs kernels over their grid, and a checker.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `executor` | a launch over its grid: blocks in parallel, plain kernels as a loop over threads |
+//! | `cooperative` | a block whose threads are coroutines, and its scheduler |
+//! | `barrier`, `warp`, `group` | where those threads meet |
+//! | `shared` | shared memory |
+//! | `stack`, `overflow` | the coroutines' stacks; the message when one overflows |
+//! | `position` | where the running thread stands |
+//! | `clock` | which of a block's accesses come before which, for the checker |
+//! | `fault` | what can go wrong in a kernel, and how it is told |
+//! | `access`, `shadow` | what every access through a view is checked for |
 
-use std::cell::Cell;
+mod access;
+mod barrier;
+mod clock;
+mod cooperative;
+mod executor;
+mod fault;
+mod group;
+mod order;
+mod overflow;
+mod position;
+mod shadow;
+mod shared;
+mod stack;
+mod warp;
 
-use crate::launch::Launch;
-use crate::shape::{Dim3, LaunchShape};
+pub use access::{fence, on_atomic, on_read, on_sub, on_write};
+pub use barrier::{BarrierVote, barrier, barrier_reduce, wait_until};
+pub use executor::{Block, Executor, ExecutorOptions};
+pub use fault::{Fault, FaultKind, Place, fault};
+pub use group::group_collective;
+pub use position::{Position, lane_id, position, thread_in_block, warp_id};
+pub use shadow::Shadow;
+pub use shared::{SharedSite, dynamic_part, dynamic_shared, shared_shadow, shared_static};
+pub use warp::{active_mask, warp_barrier, warp_collective};
 
-/// The checker's record of an allocation.
-pub struct Shadow {}
-
-/// Where the running thread stands.
-#[derive(Clone, Copy, Debug)]
-pub struct Position {
-    /// Index in the block.
-    pub thread_idx: Dim3,
-    /// Index of the block.
-    pub block_idx: Dim3,
-    /// Threads in a block.
-    pub block_dim: Dim3,
-    /// Blocks in the grid.
-    pub grid_dim: Dim3,
-}
-
-const NOWHERE: Dim3 = Dim3::new(0, 0, 0);
-thread_local! {
-    static POSITION: Cell<Position> =
-        const { Cell::new(Position { thread_idx: NOWHERE, block_idx: NOWHERE, block_dim: NOWHERE, grid_dim: NOWHERE }) };
-}
-
-/// Where the running thread stands.
-#[inline(always)]
-pub fn position() -> Position {
-    POSITION.get()
-}
-
-/// Called before every load through a view.
-#[inline(always)]
-pub fn on_read<T>(_shadow: Option<&Shadow>, _base: *const T, len: usize, index: usize) {
-    assert!(index < len);
-}
-
-/// Called before every store through a view.
-#[inline(always)]
-pub fn on_write<T>(_shadow: Option<&Shadow>, _base: *mut T, len: usize, index: usize) {
-    assert!(index < len);
-}
-
-/// One block of a grid, as the executor hands it to a kernel.
-pub struct Block<'a> {
-    position: Position,
-    _launch: &'a Launch,
-}
-
-impl Block<'_> {
-    /// Runs `thread` once for each thread of the block.
-    #[inline]
-    pub fn run(&self, thread: impl Fn()) {
-        let mut position = self.position;
-        let dim = position.block_dim;
-        for z in 0..dim.z {
-            for y in 0..dim.y {
-                for x in 0..dim.x {
-                    position.thread_idx = Dim3::new(x, y, z);
-                    POSITION.set(position);
-                    thread();
-                }
-            }
-        }
-    }
-}
-
-/// Runs kernels.
-pub struct Executor {}
-
-impl Executor {
-    /// Runs a launch to its end.
-    pub fn run(&self, shape: LaunchShape, launch: &Launch) {
-        let dim = shape.grid;
-        for z in 0..dim.z {
-            for y in 0..dim.y {
-                for x in 0..dim.x {
-                    let position = Position {
-                        thread_idx: NOWHERE,
-                        block_idx: Dim3::new(x, y, z),
-                        block_dim: shape.block,
-                        grid_dim: shape.grid,
-                    };
-                    launch.run_block(&Block { position, _launch: launch });
-                }
-            }
-        }
-    }
+/// Prints what a kernel printed, as the device's `vprintf` does: to standard output, one call at a time.
+pub fn print(text: &str) {
+    print!("{text}");
 }

@@ -33,7 +33,10 @@ pub struct DeviceMemory {
 
 impl DeviceMemory {
     /// Takes over the memory of `bytes` at `address`, which dropping `owner` frees.
-    pub fn new(address: u64, bytes: usize, shadow: Option<Box<Shadow>>, owner: Box<dyn Any + Send + Sync>) -> Self {
+    pub fn new(address: u64, bytes: usize, mut shadow: Option<Box<Shadow>>, owner: Box<dyn Any + Send + Sync>) -> Self {
+        if let Some(shadow) = &mut shadow {
+            shadow.set_address(address);
+        }
         Self { address, bytes, shadow, _owner: owner }
     }
 
@@ -80,6 +83,11 @@ impl MemoryRange {
         self.range.len()
     }
 
+    /// Where it lies in its allocation, bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
     /// The allocation.
     pub fn memory(&self) -> &Arc<DeviceMemory> {
         &self.memory
@@ -93,6 +101,8 @@ impl MemoryRange {
     /// Whether two ranges share a byte.
     pub fn overlaps(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.memory, &other.memory)
+            && !self.range.is_empty()
+            && !other.range.is_empty()
             && self.range.start < other.range.end
             && other.range.start < self.range.end
     }
@@ -170,6 +180,27 @@ pub struct Claim {
     pub range: MemoryRange,
     /// What the kernel may do with it.
     pub access: Access,
+    /// Whether the kernel reaches it through a view, whose accesses the checker sees.
+    pub tracked: bool,
+}
+
+/// Two parameters of one launch reach the same memory, and the kernel may write it through one of them.
+///
+/// A kernel may assume of its views that no other one changes what they show; the read-only path of the GPU's caches does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{writer}` and `{other}` overlap by {bytes} bytes at address {address:#x}, and the kernel may write through \
+     `{writer}`: pass memory that does not overlap, or write a kernel that takes it once"
+)]
+pub struct ClaimConflict {
+    /// The parameter that the kernel may write through.
+    pub writer: &'static str,
+    /// The other parameter.
+    pub other: &'static str,
+    /// Where the overlap starts.
+    pub address: u64,
+    /// Its size.
+    pub bytes: usize,
 }
 
 /// Collects a launch's parameters as the driver wants them, and what memory they reach.
@@ -194,16 +225,26 @@ impl Binder {
         self.words.push(words);
     }
 
+    /// Adds a view: address and length, each access tracked by the checker.
+    pub fn view<T>(&mut self, parameter: &'static str, range: &MemoryRange, access: Access) {
+        self.claim(parameter, range, access, true);
+        self.value(&(range.bytes() / size_of::<T>()));
+    }
+
     /// Adds a slice: address and length.
     pub fn slice<T>(&mut self, parameter: &'static str, range: &MemoryRange, access: Access) {
-        self.pointer::<T>(parameter, range, access);
+        self.claim(parameter, range, access, false);
         self.value(&(range.bytes() / size_of::<T>()));
     }
 
     /// Adds a bare pointer.
     pub fn pointer<T>(&mut self, parameter: &'static str, range: &MemoryRange, access: Access) {
+        self.claim(parameter, range, access, false);
+    }
+
+    fn claim(&mut self, parameter: &'static str, range: &MemoryRange, access: Access, tracked: bool) {
         self.value(&range.address());
-        self.claims.push(Claim { parameter, range: range.clone(), access });
+        self.claims.push(Claim { parameter, range: range.clone(), access, tracked });
     }
 }
 
@@ -230,6 +271,30 @@ impl Launch {
     /// The device memory that the arguments reach.
     pub fn claims(&self) -> &[Claim] {
         &self.binder.claims
+    }
+
+    /// Whether no memory that the kernel may write is reached through two parameters.
+    ///
+    /// # Errors
+    /// The first pair that does.
+    pub fn check_claims(&self) -> Result<(), ClaimConflict> {
+        let claims = self.claims();
+        for (index, first) in claims.iter().enumerate() {
+            for second in &claims[index + 1..] {
+                let (writer, other) = if first.access == Access::Write { (first, second) } else { (second, first) };
+                if writer.access == Access::Write && writer.range.overlaps(&other.range) {
+                    let start = writer.range.address().max(other.range.address());
+                    let end = |claim: &Claim| claim.range.address() + claim.range.bytes() as u64;
+                    return Err(ClaimConflict {
+                        writer: writer.parameter,
+                        other: other.parameter,
+                        address: start,
+                        bytes: (end(writer).min(end(other)) - start) as usize,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// One pointer to each parameter's value, as `cuLaunchKernel` takes them.

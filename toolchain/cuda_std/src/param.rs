@@ -146,21 +146,55 @@ macro_rules! pointer_param {
     };
 }
 
-pointer_param!(RefSlice, &'static [T], &'static [T; 0], usize, DeviceSlice, Read, slice,
+pointer_param!(
+    RefSlice,
+    &'static [T],
+    &'static [T; 0],
+    usize,
+    DeviceSlice,
+    Read,
+    slice,
     // SAFETY: the host packed the address and length of live device memory of this type.
     |a, b| unsafe { core::slice::from_raw_parts(a as *const [T; 0] as *const T, b) },
     // SAFETY: the launch keeps the memory alive; the caller of `materialize` vouches for it.
-    |bound| unsafe { core::slice::from_raw_parts(bound.ptr, bound.len) });
-pointer_param!(RefSliceMut, &'static mut [T], *mut T, usize, DeviceSliceMut, Write, slice,
+    |bound| unsafe { core::slice::from_raw_parts(bound.ptr, bound.len) }
+);
+pointer_param!(
+    RefSliceMut,
+    &'static mut [T],
+    *mut T,
+    usize,
+    DeviceSliceMut,
+    Write,
+    slice,
     // SAFETY: as for `RefSlice`; that threads write disjoint elements is the kernel's own obligation.
     |a, b| unsafe { core::slice::from_raw_parts_mut(a, b) },
     // SAFETY: as above.
-    |bound| unsafe { core::slice::from_raw_parts_mut(bound.ptr, bound.len) });
+    |bound| unsafe { core::slice::from_raw_parts_mut(bound.ptr, bound.len) }
+);
 pointer_param!(RawConst, *const T, *const T, (), DevicePtr, Read, pointer, |a, _b| a, |bound| bound.ptr);
 pointer_param!(RawMut, *mut T, *mut T, (), DevicePtrMut, Write, pointer, |a, _b| a, |bound| bound.ptr);
-pointer_param!(RefConst, &'static T, &'static T, (), DevicePtr, Read, pointer, |a, _b| a,
+pointer_param!(
+    RefConst,
+    &'static T,
+    &'static T,
+    (),
+    DevicePtr,
+    Read,
+    pointer,
+    |a, _b| a,
     // SAFETY: the launch keeps the memory alive; the host's handle covers at least one element.
-    |bound| unsafe { &*bound.ptr });
-pointer_param!(RefMut, &'static mut T, &'static mut T, (), DevicePtrMut, Write, pointer, |a, _b| a,
+    |bound| unsafe { &*bound.ptr }
+);
+pointer_param!(
+    RefMut,
+    &'static mut T,
+    &'static mut T,
+    (),
+    DevicePtrMut,
+    Write,
+    pointer,
+    |a, _b| a,
     // SAFETY: as above; that one thread alone uses it is the kernel's own obligation.
-    |bound| unsafe { &mut *bound.ptr });
+    |bound| unsafe { &mut *bound.ptr }
+);

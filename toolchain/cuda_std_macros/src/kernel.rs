@@ -189,7 +189,12 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
     let written = parameters.iter().map(|parameter| &parameter.written);
     let doc = format!(
         "Binds the arguments of [`{name}`](fn@super::{name}), in its order: {}.",
-        parameters.iter().zip(written).map(|(p, w)| format!("`{}: {}`", p.name, quote!(#w))).collect::<Vec<_>>().join(", ")
+        parameters
+            .iter()
+            .zip(written)
+            .map(|(p, w)| format!("`{}: {}`", p.name, quote!(#w)))
+            .collect::<Vec<_>>()
+            .join(", ")
     );
     let module_doc = format!("The typed launch of the kernel [`{name}`](fn@{name}).");
     let mut plain = function.clone();
@@ -230,4 +235,3 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
         }
     }
 }
-

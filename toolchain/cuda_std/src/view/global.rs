@@ -1,9 +1,12 @@
 //! Views of global memory.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
+use super::atomic::{Global, atomic_methods};
+use super::vector;
 #[cfg(not(target_os = "cuda"))]
-use crate::cpu::Shadow;
+use crate::cpu::{self, Shadow};
 #[cfg(not(target_os = "cuda"))]
 use crate::launch::{Access, Binder, DeviceSlice, DeviceSliceMut};
 use crate::param::KernelParam;
@@ -30,60 +33,96 @@ pub struct GlobalSliceMut<'a, T> {
     life: PhantomData<&'a mut T>,
 }
 
+/// What both views have in common: everything that reads.
+macro_rules! reading_methods {
+    ($view:ident) => {
+        /// Elements in the view.
+        #[inline(always)]
+        pub fn len(&self) -> usize {
+            self.len
+        }
+
+        /// Whether the view has no element.
+        #[inline(always)]
+        pub fn is_empty(&self) -> bool {
+            self.len == 0
+        }
+
+        /// Loads element `index`.
+        #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
+        pub fn get(&self, index: usize) -> T {
+            #[cfg(not(target_os = "cuda"))]
+            cpu::on_read(self.shadow, self.ptr, self.len, index, 1);
+            // SAFETY: `index < len` by the view's contract, which the CPU target enforces.
+            unsafe { *self.ptr.add(index) }
+        }
+
+        /// Loads elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be a
+        /// multiple of their size.
+        #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
+        pub fn load<const N: usize>(&self, index: usize) -> [T; N] {
+            #[cfg(not(target_os = "cuda"))]
+            cpu::on_read(self.shadow, self.ptr, self.len, index, N);
+            // SAFETY: `index + N <= len` and the alignment, by this method's contract, which the CPU target enforces.
+            unsafe { vector::load(self.ptr.add(index)) }
+        }
+
+        /// The view of elements `range`.
+        #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
+        pub fn sub(&self, range: Range<usize>) -> $view<'_, T> {
+            #[cfg(not(target_os = "cuda"))]
+            cpu::on_sub(self.ptr, self.len, &range);
+            $view {
+                // In bounds by the view's contract; a wrapping sum needs no proof.
+                ptr: self.ptr.wrapping_add(range.start),
+                len: range.end - range.start,
+                #[cfg(not(target_os = "cuda"))]
+                shadow: self.shadow,
+                life: PhantomData,
+            }
+        }
+    };
+}
+
 impl<T: Copy> GlobalSlice<'_, T> {
-    /// Elements in the view.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the view has no element.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Loads element `index`, which must be under `len`: in PTX it is not checked, on the CPU it is.
-    #[inline(always)]
-    pub fn get(&self, index: usize) -> T {
-        #[cfg(not(target_os = "cuda"))]
-        crate::cpu::on_read(self.shadow, self.ptr, self.len, index);
-        // SAFETY: `index < len` by this method's contract, which the CPU target enforces.
-        unsafe { *self.ptr.add(index) }
-    }
+    reading_methods!(GlobalSlice);
 }
 
 impl<T: Copy> GlobalSliceMut<'_, T> {
-    /// Elements in the view.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
+    reading_methods!(GlobalSliceMut);
 
-    /// Whether the view has no element.
+    /// Stores `value` into element `index`.
     #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Loads element `index`, which must be under `len`: in PTX it is not checked, on the CPU it is.
-    #[inline(always)]
-    pub fn get(&self, index: usize) -> T {
-        #[cfg(not(target_os = "cuda"))]
-        crate::cpu::on_read(self.shadow, self.ptr, self.len, index);
-        // SAFETY: `index < len` by this method's contract, which the CPU target enforces.
-        unsafe { *self.ptr.add(index) }
-    }
-
-    /// Stores `value` into element `index`, which must be under `len`: in PTX it is not checked, on the CPU it is.
-    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
     pub fn set(&self, index: usize, value: T) {
         #[cfg(not(target_os = "cuda"))]
-        crate::cpu::on_write(self.shadow, self.ptr, self.len, index);
-        // SAFETY: `index < len` by this method's contract, which the CPU target enforces; no other thread touches the
+        cpu::on_write(self.shadow, self.ptr, self.len, index, 1);
+        // SAFETY: `index < len` by the view's contract, which the CPU target enforces; no other thread touches the
         // element between the same two barriers, which its checker enforces.
         unsafe { *self.ptr.add(index) = value }
     }
+
+    /// Stores `values` into elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must
+    /// be a multiple of their size.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn store<const N: usize>(&self, index: usize, values: [T; N]) {
+        #[cfg(not(target_os = "cuda"))]
+        cpu::on_write(self.shadow, self.ptr, self.len, index, N);
+        // SAFETY: as for `set`, and the alignment by this method's contract, which the CPU target enforces.
+        unsafe { vector::store(self.ptr.add(index), values) }
+    }
+
+    #[cfg(not(target_os = "cuda"))]
+    #[inline(always)]
+    fn shadow(&self) -> Option<&Shadow> {
+        self.shadow
+    }
+
+    atomic_methods!(Global);
 }
 
 /// A view as it is kept by a launch.
@@ -126,7 +165,7 @@ macro_rules! view_param {
 
             #[cfg(not(target_os = "cuda"))]
             fn bind(host: Self::Host<'_>, name: &'static str, binder: &mut Binder) -> BoundView<T> {
-                binder.slice::<T>(name, host.memory(), Access::$access);
+                binder.view::<T>(name, host.memory(), Access::$access);
                 let shadow = host.memory().shadow().map_or(core::ptr::null(), |shadow| shadow as *const Shadow);
                 BoundView { ptr: host.memory().address() as *mut T, len: host.len(), shadow }
             }

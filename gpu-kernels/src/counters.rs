@@ -1,0 +1,95 @@
+//! The first kernel of a step: counters, and what the schedules make of them.
+//!
+//! | value | equation |
+//! |---|---|
+//! | tau | (tau_final + (tau_init - tau_final) (1 + cos(pi p)) / 2) (0.5 + 0.5 health_e), p = min(adam_t / anneal_steps, 1) |
+//! | beta | beta0 + (1 - beta0) min(adam_t / total_steps, 1) (Schaul et al. 2016, section 3.4) |
+//! | depth_mask of block l of L | 1 with probability 1 - (l / L)(1 - depth_keep_last) (Huang et al. 2016, equation 4), else 0 |
+//!
+//! health_e is health as it was at the last epoch boundary, so that tau is smooth within an epoch.
+
+use cuda_std::prelude::*;
+use shared_types::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars, isv, stream};
+
+use crate::philox;
+
+/// Launch of [`increment_step_counters`]: one thread.
+pub const fn increment_step_counters_shape() -> LaunchShape {
+    LaunchShape::linear(1, 1)
+}
+
+/// Adds 1 to all eight counters, then fills the step's scalars and ISV's tau.
+///
+/// The only reader of the control page, once a step: over the bus a read is slow, so the rest of the step uses `scalars`.
+/// Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it writes tau. Launch:
+/// [`increment_step_counters_shape`].
+#[kernel]
+pub fn increment_step_counters(
+    control: GlobalSlice<Control>,
+    counters: GlobalSliceMut<Counters>,
+    scalars: GlobalSliceMut<StepScalars>,
+    bus: GlobalSliceMut<f32>,
+    schedule: Schedule,
+) {
+    if thread::index_1d() != 0 {
+        return;
+    }
+    let counted = incremented(counters.get(0));
+    let next = step_scalars(&control.get(0), &counted, scalars.get(0).health_at_epoch, &schedule);
+    counters.set(0, counted);
+    scalars.set(0, next);
+    bus.set(isv::TAU, next.tau);
+}
+
+/// All counters one further.
+#[inline]
+pub fn incremented(counters: Counters) -> Counters {
+    Counters {
+        adam_t: counters.adam_t.wrapping_add(1),
+        sel_t: counters.sel_t.wrapping_add(1),
+        denoise_t: counters.denoise_t.wrapping_add(1),
+        iql_t: counters.iql_t.wrapping_add(1),
+        iql_low_t: counters.iql_low_t.wrapping_add(1),
+        iqn_t: counters.iqn_t.wrapping_add(1),
+        attn_t: counters.attn_t.wrapping_add(1),
+        rng_step: counters.rng_step.wrapping_add(1),
+    }
+}
+
+/// The scalars of the step that `counters`, already incremented, stand at.
+#[inline]
+pub fn step_scalars(control: &Control, counters: &Counters, health_at_epoch: f32, schedule: &Schedule) -> StepScalars {
+    let mut depth_mask = [0.0; N_DEPTH_BLOCKS];
+    for (block, mask) in depth_mask.iter_mut().enumerate() {
+        let xi = philox::uniform(schedule.seed, stream::DEPTH, counters.rng_step as u32, block as u32);
+        *mask = if xi < depth_keep(block, schedule.depth_keep_last) { 1.0 } else { 0.0 };
+    }
+    StepScalars {
+        lr: control.lr,
+        clip: control.clip,
+        beta: control.beta0 + (1.0 - control.beta0) * progress(counters.adam_t, schedule.total_steps),
+        tau: tau_cosine(progress(counters.adam_t, schedule.anneal_steps), schedule) * (0.5 + 0.5 * health_at_epoch),
+        depth_mask,
+        health_at_epoch,
+        flags: control.flags,
+    }
+}
+
+/// min(step / n_steps, 1); 1 when `n_steps` is 0.
+#[inline]
+pub fn progress(step: i32, n_steps: u32) -> f32 {
+    if step as i64 >= n_steps as i64 { 1.0 } else { step as f32 / n_steps as f32 }
+}
+
+/// tau before health scales it.
+#[inline]
+pub fn tau_cosine(progress: f32, schedule: &Schedule) -> f32 {
+    let fall = 0.5 * (1.0 + philox::cos_turns(0.5 * progress));
+    schedule.tau_final + (schedule.tau_init - schedule.tau_final) * fall
+}
+
+/// Probability that residual block `block` (from 0) is kept.
+#[inline]
+pub fn depth_keep(block: usize, keep_last: f32) -> f32 {
+    1.0 - (block + 1) as f32 / N_DEPTH_BLOCKS as f32 * (1.0 - keep_last)
+}

@@ -1,0 +1,23 @@
+//! Functions of real numbers that both targets compute alike: the square root is the machine's correctly rounded one, the
+//! others are the same code on both.
+
+/// Square root, correctly rounded.
+#[inline(always)]
+pub fn sqrt(x: f32) -> f32 {
+    #[cfg(target_os = "cuda")]
+    return core::f32::math::sqrt(x);
+    #[cfg(not(target_os = "cuda"))]
+    x.sqrt()
+}
+
+/// Natural logarithm, within 1 unit in the last place.
+#[inline(always)]
+pub fn ln(x: f32) -> f32 {
+    libm::logf(x)
+}
+
+/// `base` to the power `exponent`, within 1 unit in the last place.
+#[inline(always)]
+pub fn pow(base: f32, exponent: f32) -> f32 {
+    libm::powf(base, exponent)
+}

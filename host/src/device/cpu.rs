@@ -1,0 +1,135 @@
+//! The CPU backend: heap memory, and the executor of `cuda_std`.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_std::cpu::{Executor, ExecutorOptions, Shadow};
+use cuda_std::launch::{DeviceMemory, Launch, MemoryRange};
+use cuda_std::shape::LaunchShape;
+
+use super::DeviceInfo;
+use crate::error::DeviceError;
+
+/// As `cuMemAlloc` aligns.
+const ALIGNMENT: usize = 256;
+
+/// The CPU as a device. Launches and copies exclude each other, as on one stream.
+pub(crate) struct CpuDevice {
+    executor: Mutex<Executor>,
+    /// Whether memory carries the checker's record.
+    check: bool,
+}
+
+impl CpuDevice {
+    pub(super) fn new(options: ExecutorOptions) -> Arc<Self> {
+        let check = options.check;
+        Arc::new(Self { executor: Mutex::new(Executor::new(options)), check })
+    }
+
+    /// Runs a launch to its end.
+    pub(super) fn run(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
+        Ok(self.exclusive().run(shape, launch)?)
+    }
+
+    /// Memory whose contents a kernel must not read before something wrote it.
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
+        let block = HeapBlock::new(bytes)?;
+        let shadow = self.check.then(|| Box::new(Shadow::new(bytes)));
+        Ok(Arc::new(DeviceMemory::new(block.start.as_ptr() as u64, bytes, shadow, Box::new(block))))
+    }
+
+    /// Memory that holds zeroes.
+    pub(super) fn allocate_zeroed(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
+        let memory = self.allocate(bytes)?;
+        self.zero(&memory);
+        Ok(memory)
+    }
+
+    pub(super) fn zero(&self, memory: &DeviceMemory) {
+        let _exclusive = self.exclusive();
+        // SAFETY: `memory` is a live heap block of that many bytes, and no launch or copy runs beside this.
+        unsafe { std::ptr::write_bytes(memory.address() as *mut u8, 0, memory.bytes()) };
+        if let Some(shadow) = memory.shadow() {
+            shadow.mark_initialised(0..memory.bytes());
+        }
+    }
+
+    /// Copies `bytes`, as many as `target` has, into it.
+    pub(super) fn write(&self, target: &MemoryRange, bytes: &[u8]) {
+        assert_eq!(bytes.len(), target.bytes());
+        let _exclusive = self.exclusive();
+        // SAFETY: `target` is that many bytes of a live heap block, which no Rust reference covers; no launch or copy
+        // runs beside this.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.address() as *mut u8, bytes.len()) };
+        if let Some(shadow) = target.shadow() {
+            shadow.mark_initialised(target.range());
+        }
+    }
+
+    /// Copies `source` into `bytes`, as many as it has.
+    pub(super) fn read(&self, source: &MemoryRange, bytes: &mut [u8]) {
+        assert_eq!(bytes.len(), source.bytes());
+        let _exclusive = self.exclusive();
+        // SAFETY: as in `write`; the block was initialised when it was allocated.
+        unsafe { std::ptr::copy_nonoverlapping(source.address() as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    fn exclusive(&self) -> MutexGuard<'_, Executor> {
+        // A panic inside a launch leaves memory half written, as a faulted kernel does; the executor has no state of it.
+        self.executor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A heap allocation, zeroed when made: Rust may not read memory that nothing wrote.
+struct HeapBlock {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the block is owned memory; who accesses it is settled by `CpuDevice`.
+unsafe impl Send for HeapBlock {}
+// SAFETY: as above; the block itself gives no access.
+unsafe impl Sync for HeapBlock {}
+
+impl HeapBlock {
+    fn new(bytes: usize) -> Result<Self, DeviceError> {
+        let out_of_memory = || {
+            let (free, total) = memory_info();
+            DeviceError::OutOfMemory { device: "the CPU".into(), requested: bytes, free, total }
+        };
+        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        Ok(Self { start, layout })
+    }
+}
+
+impl Drop for HeapBlock {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and dropped once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// The machine's memory, bytes: available, and in all. Zero where the system does not tell.
+pub(super) fn memory_info() -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let bytes = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
+        kib.unwrap_or(0) * 1024
+    };
+    (bytes("MemAvailable:"), bytes("MemTotal:"))
+}
+
+/// The CPU as a device.
+pub(super) fn info() -> DeviceInfo {
+    let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+    DeviceInfo {
+        name: "the CPU".into(),
+        compute_capability: None,
+        n_multiprocessors: processors,
+        memory_bytes: memory_info().1,
+    }
+}

@@ -1,0 +1,193 @@
+//! A device that runs kernels: one small interface over two backends, a CUDA GPU and the CPU.
+//!
+//! Everything made on a device shares its ownership, so the device outlives its memory, modules, streams and graphs
+//! whatever order they are dropped in.
+
+mod buffer;
+mod cpu;
+mod cuda;
+mod launch;
+mod module;
+mod pinned;
+mod replay;
+mod stream;
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use cuda_std::cpu::ExecutorOptions;
+
+pub use buffer::{Buffer, Part};
+pub use module::Module;
+pub use pinned::{HostAtomic, Pinned};
+pub use stream::{Event, Stream};
+
+use crate::error::DeviceError;
+use crate::images::Images;
+use cpu::CpuDevice;
+use cuda::{CudaDevice, CudaModule, CudaStream};
+pub(crate) use replay::{Executable, Recorded, Recording, ShapedLaunch};
+
+/// Which device to open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The GPU if there is one that can be used, else the CPU.
+    #[default]
+    Auto,
+    /// The GPU or an error.
+    Cuda,
+    /// The CPU.
+    Cpu,
+}
+
+/// A device. Cloning it shares it.
+#[derive(Clone)]
+pub struct Device {
+    backend: Backend,
+}
+
+#[derive(Clone)]
+enum Backend {
+    Cpu(Arc<CpuDevice>),
+    Cuda(Arc<CudaDevice>),
+}
+
+/// What a device is.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct DeviceInfo {
+    /// Its name.
+    pub name: String,
+    /// Compute capability, major and minor; none on the CPU.
+    pub compute_capability: Option<(u32, u32)>,
+    /// Multiprocessors; on the CPU, processors that this program may use.
+    pub n_multiprocessors: u32,
+    /// Memory in all, bytes.
+    pub memory_bytes: usize,
+}
+
+impl Device {
+    /// Opens the device that `choice` names. Which GPU it is, `ONEGRAPH_DEVICE_INDEX` says (0 if unset), counted among
+    /// those that `CUDA_VISIBLE_DEVICES` leaves visible.
+    pub fn open(choice: DeviceChoice) -> Result<Self, DeviceError> {
+        match choice {
+            DeviceChoice::Cpu => Ok(Self::cpu_with(ExecutorOptions::default())),
+            DeviceChoice::Cuda => Self::cuda(),
+            DeviceChoice::Auto => match Self::cuda() {
+                Err(error @ DeviceError::BadIndex(_)) => Err(error),
+                Err(reason) => {
+                    tracing::info!("working on the CPU: {reason}");
+                    Ok(Self::cpu_with(ExecutorOptions::default()))
+                }
+                opened => opened,
+            },
+        }
+    }
+
+    /// The CPU, with an executor of these options.
+    pub fn cpu_with(options: ExecutorOptions) -> Self {
+        Self { backend: Backend::Cpu(CpuDevice::new(options)) }
+    }
+
+    fn cuda() -> Result<Self, DeviceError> {
+        let index = match std::env::var("ONEGRAPH_DEVICE_INDEX") {
+            Ok(text) => text.trim().parse().map_err(|_| DeviceError::BadIndex(text))?,
+            Err(_) => 0,
+        };
+        Ok(Self { backend: Backend::Cuda(CudaDevice::open(index)?) })
+    }
+
+    /// `"cpu"` or `"cuda"`.
+    pub fn backend_name(&self) -> &'static str {
+        match &self.backend {
+            Backend::Cpu(_) => "cpu",
+            Backend::Cuda(_) => "cuda",
+        }
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> DeviceInfo {
+        match &self.backend {
+            Backend::Cpu(_) => cpu::info(),
+            Backend::Cuda(cuda) => cuda.info().clone(),
+        }
+    }
+
+    /// Memory of the device, bytes: free, and in all.
+    #[track_caller]
+    pub fn memory_info(&self) -> Result<(usize, usize), DeviceError> {
+        match &self.backend {
+            Backend::Cpu(_) => Ok(cpu::memory_info()),
+            Backend::Cuda(cuda) => cuda.memory_info(),
+        }
+    }
+
+    /// A buffer of `len` elements whose contents are undefined.
+    #[track_caller]
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
+        let bytes = byte_count::<T>(len)?;
+        let memory = match &self.backend {
+            Backend::Cpu(cpu) => cpu.allocate(bytes)?,
+            Backend::Cuda(cuda) => cuda.allocate(bytes)?,
+        };
+        Ok(Buffer::new(self.clone(), memory, len))
+    }
+
+    /// A buffer of `len` elements of zero bytes.
+    #[track_caller]
+    pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
+        let buffer = self.alloc(len)?;
+        buffer.zero()?;
+        Ok(buffer)
+    }
+
+    /// A buffer with a copy of `values`.
+    #[track_caller]
+    pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>, DeviceError> {
+        let buffer = self.alloc(values.len())?;
+        buffer.write(values)?;
+        Ok(buffer)
+    }
+
+    /// `len` elements of zero bytes in pinned host memory that kernels reach too.
+    #[track_caller]
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>, DeviceError> {
+        let bytes = byte_count::<T>(len)?;
+        let (host, memory) = match &self.backend {
+            Backend::Cpu(cpu) => {
+                let memory = cpu.allocate_zeroed(bytes)?;
+                (memory.address() as *mut T, memory)
+            }
+            Backend::Cuda(cuda) => {
+                let (host, memory) = cuda.allocate_pinned(bytes)?;
+                (host.as_ptr().cast(), memory)
+            }
+        };
+        Ok(Pinned::new(host, memory, len))
+    }
+
+    /// Loads the best of `images` that this device runs, as a module of its own.
+    #[track_caller]
+    pub fn module(&self, images: &Images) -> Result<Module, DeviceError> {
+        match &self.backend {
+            Backend::Cpu(_) => Ok(Module::cpu(images.name)),
+            Backend::Cuda(cuda) => Ok(Module::cuda(CudaModule::load(cuda.clone(), images)?)),
+        }
+    }
+
+    /// A new stream: what is launched into it runs in order.
+    #[track_caller]
+    pub fn stream(&self) -> Result<Stream, DeviceError> {
+        match &self.backend {
+            Backend::Cpu(cpu) => Ok(Stream::cpu(cpu.clone())),
+            Backend::Cuda(cuda) => Ok(Stream::cuda(CudaStream::new(cuda.clone())?)),
+        }
+    }
+}
+
+/// Bytes of `len` elements.
+fn byte_count<T>(len: usize) -> Result<usize, DeviceError> {
+    size_of::<T>()
+        .checked_mul(len)
+        .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .ok_or(DeviceError::TooLarge { len, element_bytes: size_of::<T>() })
+}

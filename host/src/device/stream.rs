@@ -1,0 +1,90 @@
+//! Streams and events.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cuda_std::launch::Launch;
+use cuda_std::shape::LaunchShape;
+
+use super::cpu::CpuDevice;
+use super::cuda::{CudaEvent, CudaStream};
+use super::{Module, module};
+use crate::error::DeviceError;
+
+/// An order in which launches run. On the CPU each launch has ended when `launch` returns.
+pub struct Stream {
+    pub(super) backend: Backend,
+}
+
+pub(super) enum Backend {
+    Cpu(Arc<CpuDevice>),
+    Cuda(CudaStream),
+}
+
+/// A point in a stream's order, with the time when the device passed it.
+pub struct Event {
+    backend: EventBackend,
+}
+
+enum EventBackend {
+    Cpu(Instant),
+    Cuda(CudaEvent),
+}
+
+impl Stream {
+    pub(super) fn cpu(device: Arc<CpuDevice>) -> Self {
+        Self { backend: Backend::Cpu(device) }
+    }
+
+    pub(super) fn cuda(stream: CudaStream) -> Self {
+        Self { backend: Backend::Cuda(stream) }
+    }
+
+    /// Launches a kernel of `module`. It has run when `synchronize`, or a later `Buffer::read`, returns.
+    ///
+    /// # Panics
+    /// If `module` is of another kind of device than this stream.
+    #[track_caller]
+    pub fn launch(&self, module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
+        super::launch::check(shape, &launch)?;
+        match (&self.backend, &module.backend) {
+            (Backend::Cpu(device), module::Backend::Cpu { .. }) => device.run(shape, &launch),
+            (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, &launch),
+            _ => panic!("module `{}` and the stream are of different kinds of device", module.name()),
+        }
+    }
+
+    /// Waits until everything launched into this stream has run; reports an error of theirs.
+    #[track_caller]
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        match &self.backend {
+            Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(stream) => stream.synchronize(),
+        }
+    }
+
+    /// Marks this point of the stream.
+    #[track_caller]
+    pub fn record(&self) -> Result<Event, DeviceError> {
+        let backend = match &self.backend {
+            Backend::Cpu(_) => EventBackend::Cpu(Instant::now()),
+            Backend::Cuda(stream) => EventBackend::Cuda(stream.record()?),
+        };
+        Ok(Event { backend })
+    }
+}
+
+impl Event {
+    /// The device's time between `start` and this event, both of one stream; waits for this event.
+    ///
+    /// # Panics
+    /// If the events are of different kinds of device.
+    #[track_caller]
+    pub fn since(&self, start: &Event) -> Result<Duration, DeviceError> {
+        match (&self.backend, &start.backend) {
+            (EventBackend::Cpu(end), EventBackend::Cpu(start)) => Ok(end.duration_since(*start)),
+            (EventBackend::Cuda(end), EventBackend::Cuda(start)) => end.since(start),
+            _ => panic!("two events of different kinds of device"),
+        }
+    }
+}

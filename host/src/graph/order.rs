@@ -1,0 +1,62 @@
+//! Which child must wait for which, from what their kernels claim.
+
+use cuda_std::launch::{Access, Claim};
+
+use super::describe::Hazard;
+
+/// One claim of a child's kernel.
+pub(super) struct KernelClaim<'a> {
+    pub(super) kernel: &'static str,
+    pub(super) claim: &'a Claim,
+}
+
+/// A pair of claims that fixes the order of two children.
+pub(super) struct Conflict<'a> {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) hazard: Hazard,
+    pub(super) earlier: &'a KernelClaim<'a>,
+    pub(super) later: &'a KernelClaim<'a>,
+}
+
+/// For children in the order of a list, each with its claims: the fewest conflicts whose order implies every other's.
+///
+/// Two children whose claims overlap, one of them a write, keep the list's order. Going through the earlier children from
+/// the nearest to the farthest, a conflict with one that is already an ancestor says nothing new; whatever lies between
+/// the two has been seen by then, so the result is the transitive reduction.
+pub(super) fn conflicts<'a>(children: &'a [Vec<KernelClaim<'a>>]) -> Vec<Conflict<'a>> {
+    let mut found = Vec::new();
+    let mut ancestors: Vec<Vec<bool>> = Vec::with_capacity(children.len());
+    for (to, later) in children.iter().enumerate() {
+        let mut mine = vec![false; children.len()];
+        for from in (0..to).rev() {
+            if mine[from] {
+                continue;
+            }
+            let Some((hazard, earlier, later)) = first_conflict(&children[from], later) else { continue };
+            found.push(Conflict { from, to, hazard, earlier, later });
+            mine[from] = true;
+            mine.iter_mut().zip(&ancestors[from]).for_each(|(mine, theirs)| *mine |= theirs);
+        }
+        ancestors.push(mine);
+    }
+    found
+}
+
+fn first_conflict<'a>(
+    earlier: &'a [KernelClaim<'a>],
+    later: &'a [KernelClaim<'a>],
+) -> Option<(Hazard, &'a KernelClaim<'a>, &'a KernelClaim<'a>)> {
+    let pairs = earlier.iter().flat_map(|earlier| later.iter().map(move |later| (earlier, later)));
+    pairs.filter_map(|(earlier, later)| Some((hazard(earlier.claim, later.claim)?, earlier, later))).next()
+}
+
+fn hazard(earlier: &Claim, later: &Claim) -> Option<Hazard> {
+    let hazard = match (earlier.access, later.access) {
+        (Access::Read, Access::Read) => return None,
+        (Access::Write, Access::Read) => Hazard::ReadAfterWrite,
+        (Access::Read, Access::Write) => Hazard::WriteAfterRead,
+        (Access::Write, Access::Write) => Hazard::WriteAfterWrite,
+    };
+    earlier.range.overlaps(&later.range).then_some(hazard)
+}

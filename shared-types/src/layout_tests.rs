@@ -1,0 +1,99 @@
+//! The layouts, listed: a change of any number here is a change of what both sides read.
+
+extern crate std;
+
+use std::fmt::Write;
+use std::string::String;
+use std::assert_eq;
+
+use crate::{Control, Counters, Isv, Readback, Schedule, StepScalars, isv, nan_flags, stream};
+
+/// What `assert_layout!` knows of a type.
+pub trait Layout {
+    /// Name.
+    const NAME: &'static str;
+    /// Bytes.
+    const SIZE: usize;
+    /// Name, offset and size of each field.
+    const FIELDS: &'static [(&'static str, usize, usize)];
+}
+
+fn list<T: Layout>(out: &mut String) {
+    writeln!(out, "{} {}", T::NAME, T::SIZE).unwrap();
+    for (name, offset, size) in T::FIELDS {
+        writeln!(out, "  {offset:>3} {size:>3} {name}").unwrap();
+    }
+}
+
+#[test]
+fn the_layouts_are_the_documented_ones() {
+    let mut out = String::new();
+    list::<Readback>(&mut out);
+    list::<Counters>(&mut out);
+    list::<Control>(&mut out);
+    list::<StepScalars>(&mut out);
+    list::<Schedule>(&mut out);
+    list::<Isv>(&mut out);
+    assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
+}
+
+#[test]
+fn fields_follow_each_other_without_gap_or_overlap() {
+    fn check<T: Layout>() {
+        let mut end = 0;
+        for (name, offset, size) in T::FIELDS {
+            assert_eq!(*offset, end, "{}::{name}", T::NAME);
+            end += size;
+        }
+        assert_eq!(end, T::SIZE, "{}", T::NAME);
+    }
+    check::<Readback>();
+    check::<Counters>();
+    check::<Control>();
+    check::<StepScalars>();
+    check::<Schedule>();
+    check::<Isv>();
+}
+
+#[test]
+fn no_two_uses_share_a_random_stream() {
+    for (i, (name, number)) in stream::ALL.iter().enumerate() {
+        let twin = stream::ALL[..i].iter().find(|(_, other)| other == number);
+        assert_eq!(twin, None, "{name} shares stream {number}");
+        assert!(*number < stream::PARAMETERS, "{name} lies among the parameters' streams");
+    }
+}
+
+#[test]
+fn every_stage_has_a_name_at_its_index() {
+    let expected = [
+        (nan_flags::SAMPLE, "sample"),
+        (nan_flags::FORWARD, "forward"),
+        (nan_flags::DDQN, "ddqn"),
+        (nan_flags::AUX, "aux"),
+        (nan_flags::GRADIENT, "gradient"),
+        (nan_flags::UPDATE, "update"),
+        (nan_flags::PRIORITY, "priority"),
+    ];
+    for (index, name) in expected {
+        assert_eq!(nan_flags::NAMES[index], name, "stage {index}");
+    }
+}
+
+#[test]
+fn the_bus_starts_as_documented() {
+    let bus = Isv::at_start(0.01, 1.0, -10.0, 10.0);
+    let mut expected = [0.0; isv::LEN];
+    expected[12] = 1.0;
+    expected[20] = 1.0;
+    for branch in 0..4 {
+        expected[23 + 2 * branch] = -10.0;
+        expected[24 + 2 * branch] = 10.0;
+    }
+    expected[41] = 1.0;
+    expected[42] = 0.01;
+    expected[43] = 0.99;
+    expected[44] = 1.0;
+    expected[45] = 1.0;
+    assert_eq!(bus.entries, expected);
+}

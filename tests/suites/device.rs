@@ -1,0 +1,78 @@
+//! The device interface: memory, launches, streams.
+
+use cuda_std::shape::LaunchShape;
+use gpu_kernels::copy::copy_f32;
+use host::device::Device;
+use host::images::KERNELS;
+use onegraph_tests::{Outcome, case, run};
+
+fn main() {
+    run(vec![
+        case("upload_then_read_gives_the_same_bits", upload_then_read_gives_the_same_bits),
+        case("a_launch_writes_every_element", a_launch_writes_every_element),
+        case("a_slice_leaves_its_neighbours_alone", a_slice_leaves_its_neighbours_alone),
+        case("overlapping_write_is_refused_by_name", overlapping_write_is_refused_by_name),
+        case("pinned_memory_is_shared_with_kernels", pinned_memory_is_shared_with_kernels),
+    ])
+}
+
+/// Around a warp, a block and several blocks of 32.
+const SIZES: [usize; 8] = [1, 31, 32, 33, 255, 257, 1000, 4099];
+
+fn upload_then_read_gives_the_same_bits(device: &Device) -> Outcome {
+    for len in [0, 1, 255, 256, 257] {
+        let values: Vec<u32> = (0..len).map(|i| 0x7f80_0001 ^ i).collect();
+        assert_eq!(device.upload(&values)?.read()?, values, "len = {len}");
+    }
+    assert_eq!(device.alloc_zeroed::<u64>(7)?.read()?, [0; 7]);
+    Ok(())
+}
+
+fn a_launch_writes_every_element(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    for len in SIZES {
+        let values: Vec<f32> = (0..len).map(|i| i as f32).collect();
+        let source = device.upload(&values)?;
+        let target = device.upload(&vec![f32::NAN; len])?;
+        stream.launch(&module, LaunchShape::cover(len, 32), copy_f32::launch(source.view(), target.view_mut(), 2.0))?;
+        let expected: Vec<f32> = values.iter().map(|value| value * 2.0).collect();
+        assert_eq!(target.read()?, expected, "len = {len}");
+    }
+    Ok(())
+}
+
+fn a_slice_leaves_its_neighbours_alone(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    let source = device.upload(&[1.0f32; 100])?;
+    let target = device.upload(&[-1.0f32; 100])?;
+    let launch = copy_f32::launch(source.slice(0..40).view(), target.slice(30..70).view_mut(), 1.0);
+    stream.launch(&module, LaunchShape::cover(40, 32), launch)?;
+    let expected: Vec<f32> = (0..100).map(|i| if (30..70).contains(&i) { 1.0 } else { -1.0 }).collect();
+    assert_eq!(target.read()?, expected);
+    Ok(())
+}
+
+fn overlapping_write_is_refused_by_name(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    let buffer = device.alloc_zeroed::<f32>(64)?;
+    let launch = |from: std::ops::Range<usize>| {
+        let launch = copy_f32::launch(buffer.slice(from).view(), buffer.slice(32..64).view_mut(), 1.0);
+        stream.launch(&module, LaunchShape::cover(32, 32), launch)
+    };
+    launch(0..32)?;
+    let message = launch(1..33).expect_err("one element is shared").to_string();
+    for part in ["copy_f32", "`source`", "`target`", "grid 1x1x1, block 32x1x1"] {
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+    Ok(())
+}
+
+fn pinned_memory_is_shared_with_kernels(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    let (source, target) = (device.pinned::<f32>(33)?, device.pinned::<f32>(33)?);
+    (0..33).for_each(|i| source.set(i, i as f32));
+    stream.launch(&module, LaunchShape::cover(33, 32), copy_f32::launch(source.view(), target.view_mut(), 3.0))?;
+    stream.synchronize()?;
+    assert_eq!(target.read(), (0..33).map(|i| 3.0 * i as f32).collect::<Vec<_>>());
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! What every subject's tests need: a place to run launches, poisoned outputs, numbers, and judged tolerances.
+
+use bytemuck::Pod;
+use cuda_std::launch::Launch;
+use cuda_std::shape::LaunchShape;
+use host::device::{Buffer, Device, Module, Stream};
+use host::error::DeviceError;
+use host::images::KERNELS;
+use onegraph_tests::Failed;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+
+/// Sizes around a warp, a block, a vector of four and a tile of 4,096, and none at all.
+pub const SIZES: [usize; 14] = [0, 1, 2, 3, 5, 31, 32, 33, 255, 257, 1000, 4095, 4099, 70_001];
+
+/// A device with the kernels loaded.
+pub struct Lab<'a> {
+    device: &'a Device,
+    module: Module,
+    stream: Stream,
+}
+
+impl<'a> Lab<'a> {
+    pub fn new(device: &'a Device) -> Result<Self, DeviceError> {
+        Ok(Self { device, module: device.module(&KERNELS)?, stream: device.stream()? })
+    }
+
+    /// Runs a launch.
+    pub fn run(&self, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
+        self.stream.launch(&self.module, shape, launch)
+    }
+
+    /// Runs launches, one after the other.
+    pub fn run_all(&self, launches: Vec<(LaunchShape, Launch)>) -> Result<(), DeviceError> {
+        launches.into_iter().try_for_each(|(shape, launch)| self.run(shape, launch))
+    }
+
+    pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>, DeviceError> {
+        self.device.upload(values)
+    }
+
+    pub fn zeroed<T: Pod>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
+        self.device.alloc_zeroed(len)
+    }
+
+    /// An output in which an element that nothing writes stays NaN.
+    pub fn poisoned(&self, len: usize) -> Result<Buffer<f32>, DeviceError> {
+        self.device.upload(&vec![f32::NAN; len])
+    }
+}
+
+/// Runs `check` on 32 inputs drawn from `inputs`; a failure is shrunk and shown with its input.
+pub fn for_all<S: Strategy>(inputs: S, check: impl Fn(S::Value) -> Result<(), Failed>) -> Result<(), Failed> {
+    let config = Config { cases: 32, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&inputs, |input| {
+        check(input).map_err(|failed| TestCaseError::fail(failed.message().unwrap_or("failed").to_owned()))
+    });
+    outcome.map_err(|error| match error {
+        TestError::Fail(reason, input) => Failed::from(format!("{reason}, for the input {input:?}")),
+        TestError::Abort(reason) => Failed::from(format!("no inputs: {reason}")),
+    })
+}
+
+/// Fails with the message unless the condition holds. Used where a case runs inside `for_all`.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(onegraph_tests::Failed::from(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// The bits of numbers, so that NaNs and signed zeros compare too.
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// How far a result may lie from its reference: absolute + relative |reference|.
+pub struct Tolerance {
+    pub absolute: f64,
+    pub relative: f64,
+}
+
+impl Tolerance {
+    /// Compares all elements; prints the largest share of the tolerance that was used.
+    pub fn check(&self, what: &str, got: &[f32], want: &[f64]) -> Result<(), Failed> {
+        ensure!(got.len() == want.len(), "{what}: {} elements, {} expected", got.len(), want.len());
+        let mut worst = (0.0, 0);
+        for (index, (&got, &want)) in got.iter().zip(want).enumerate() {
+            let share = (got as f64 - want).abs() / (self.absolute + self.relative * want.abs());
+            // A NaN's share is no number, and must not pass for a small one.
+            if share.is_nan() || share > worst.0 {
+                worst = (if share.is_nan() { f64::INFINITY } else { share }, index);
+            }
+        }
+        let (share, index) = worst;
+        if share > 1.0 {
+            let (got, want) = (got[index], want[index]);
+            return Err(Failed::from(format!(
+                "{what}: element {index} is {got}, {want} expected: {share:.3} of the tolerance"
+            )));
+        }
+        println!("{what}: {:.1}% of the tolerance used", 100.0 * share);
+        Ok(())
+    }
+}
+
+/// Numbers for inputs: SplitMix64 (Steele, Lea, Flood 2014).
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [0, n).
+    pub fn below(&mut self, n: usize) -> usize {
+        ((self.next() as u128 * n as u128) >> 64) as usize
+    }
+
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Heavy-tailed and positive: exp(3 z) with z about normal, from 1e-6 to 1e6.
+    pub fn heavy(&mut self) -> f32 {
+        let z: f64 = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
+        (3.0 * z).exp().clamp(1e-6, 1e6) as f32
+    }
+}

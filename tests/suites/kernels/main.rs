@@ -1,0 +1,27 @@
+//! The kernels, each against numbers worked out another way, on both backends.
+
+mod copy;
+mod counters;
+mod gather;
+mod is_weights;
+mod lab;
+mod philox;
+mod reduce;
+mod scan;
+mod seg_tree;
+mod seg_tree_sample;
+
+fn main() {
+    let subjects = [
+        copy::cases(),
+        counters::cases(),
+        gather::cases(),
+        is_weights::cases(),
+        philox::cases(),
+        reduce::cases(),
+        scan::cases(),
+        seg_tree::cases(),
+        seg_tree_sample::cases(),
+    ];
+    onegraph_tests::run(subjects.into_iter().flatten().collect())
+}

@@ -1,0 +1,207 @@
+//! A view of the block's shared memory.
+
+use core::ops::Range;
+
+use super::atomic::{Shared, atomic_methods};
+use super::vector;
+#[cfg(not(target_os = "cuda"))]
+use crate::cpu::{self, Shadow};
+
+/// View of the block's shared memory whose writers are disjoint: between two barriers no element is touched by two
+/// threads when one of them writes it, except through its atomic operations. Its contents are undefined when the block
+/// starts.
+///
+/// Made by [`crate::shared_slice!`] or [`SharedSlice::dynamic`].
+pub struct SharedSlice<T> {
+    ptr: *mut T,
+    len: usize,
+    #[cfg(not(target_os = "cuda"))]
+    shadow: Option<core::ptr::NonNull<Shadow>>,
+}
+
+impl<T> Clone for SharedSlice<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for SharedSlice<T> {}
+
+#[cfg(target_os = "cuda")]
+mod space {
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.isspacep.shared"]
+        pub fn is_shared(ptr: *const u8) -> bool;
+    }
+
+    // All dynamic shared memory starts at the same address, whatever its declarations are called.
+    core::arch::global_asm!(".extern .shared .align 1024 .b8 cuda_std_view_dynamic[];");
+
+    /// The address of the block's dynamic shared memory.
+    #[inline(always)]
+    pub fn dynamic() -> *mut u8 {
+        let address: *mut u8;
+        // SAFETY: computes the generic address of a symbol.
+        unsafe {
+            core::arch::asm!(
+                "cvta.shared.u64 {address}, cuda_std_view_dynamic;",
+                address = out(reg64) address,
+                options(nomem, nostack),
+            );
+        }
+        address
+    }
+}
+
+impl<T: Copy> SharedSlice<T> {
+    /// A view of `len` elements at `ptr`.
+    ///
+    /// # Safety
+    /// They lie in the running block's shared memory, aligned for `T`, and the view is used while the block runs.
+    #[inline(always)]
+    pub unsafe fn from_raw(ptr: *mut T, len: usize) -> Self {
+        // SAFETY: the pointer is into shared memory, by the caller's promise; told so, the compiler uses `ld.shared`.
+        #[cfg(target_os = "cuda")]
+        unsafe {
+            core::hint::assert_unchecked(space::is_shared(ptr.cast()));
+        }
+        Self {
+            ptr,
+            len,
+            #[cfg(not(target_os = "cuda"))]
+            shadow: cpu::shared_shadow(ptr.cast()).and_then(|shadow| core::ptr::NonNull::new(shadow.cast_mut())),
+        }
+    }
+
+    /// An array of `N` elements for the place in the source that calls this, one for each block; use
+    /// [`crate::shared_slice!`].
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn declare<const N: usize>() -> Self {
+        const { assert!(align_of::<T>() <= 16, "a shared array is aligned to 16 bytes") };
+        #[cfg(not(target_os = "cuda"))]
+        let ptr = cpu::shared_static(cpu::SharedSite::here::<T>(), N * size_of::<T>(), 16).cast();
+        #[cfg(target_os = "cuda")]
+        let ptr = {
+            let ptr: *mut T;
+            // The scope's braces make each copy of this text an array of its own.
+            // SAFETY: declares memory and computes its generic address.
+            unsafe {
+                core::arch::asm!(
+                    "{{ .shared .align 16 .b8 cuda_std_shared[{bytes}];",
+                    "cvta.shared.u64 {ptr}, cuda_std_shared; }}",
+                    bytes = const N * size_of::<T>(),
+                    ptr = out(reg64) ptr,
+                    options(nomem, nostack),
+                );
+            }
+            ptr
+        };
+        // SAFETY: `N` elements of shared memory, aligned to 16 bytes.
+        unsafe { Self::from_raw(ptr, N) }
+    }
+
+    /// `len` elements of the block's dynamic shared memory, from `byte_offset` on, which must be aligned for `T`. The
+    /// launch's shape gives its size: in PTX it is not checked, on the CPU it is.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn dynamic(byte_offset: usize, len: usize) -> Self {
+        #[cfg(not(target_os = "cuda"))]
+        let start = cpu::dynamic_part(byte_offset, len * size_of::<T>(), align_of::<T>());
+        #[cfg(target_os = "cuda")]
+        let start = space::dynamic().wrapping_add(byte_offset);
+        // SAFETY: inside the block's dynamic shared memory and aligned, by this method's contract, which the CPU target
+        // enforces.
+        unsafe { Self::from_raw(start.cast(), len) }
+    }
+
+    /// Elements in the view.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the view has no element.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first element's address.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *mut T {
+        self.ptr
+    }
+
+    /// Loads element `index`.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn get(&self, index: usize) -> T {
+        #[cfg(not(target_os = "cuda"))]
+        cpu::on_read(self.shadow(), self.ptr, self.len, index, 1);
+        // SAFETY: `index < len` by the view's contract, which the CPU target enforces.
+        unsafe { *self.ptr.add(index) }
+    }
+
+    /// Stores `value` into element `index`.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn set(&self, index: usize, value: T) {
+        #[cfg(not(target_os = "cuda"))]
+        cpu::on_write(self.shadow(), self.ptr, self.len, index, 1);
+        // SAFETY: as for `get`; no other thread touches the element between the same two barriers, which the CPU
+        // target's checker enforces.
+        unsafe { *self.ptr.add(index) = value }
+    }
+
+    /// Loads elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be a multiple of
+    /// their size.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn load<const N: usize>(&self, index: usize) -> [T; N] {
+        #[cfg(not(target_os = "cuda"))]
+        cpu::on_read(self.shadow(), self.ptr, self.len, index, N);
+        // SAFETY: `index + N <= len` and the alignment, by this method's contract, which the CPU target enforces.
+        unsafe { vector::load(self.ptr.add(index)) }
+    }
+
+    /// Stores `values` into elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be
+    /// a multiple of their size.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn store<const N: usize>(&self, index: usize, values: [T; N]) {
+        #[cfg(not(target_os = "cuda"))]
+        cpu::on_write(self.shadow(), self.ptr, self.len, index, N);
+        // SAFETY: as for `set`, and the alignment by this method's contract, which the CPU target enforces.
+        unsafe { vector::store(self.ptr.add(index), values) }
+    }
+
+    /// The view of elements `range`.
+    #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub fn sub(&self, range: Range<usize>) -> Self {
+        #[cfg(not(target_os = "cuda"))]
+        cpu::on_sub(self.ptr, self.len, &range);
+        Self { ptr: self.ptr.wrapping_add(range.start), len: range.end - range.start, ..*self }
+    }
+
+    #[cfg(not(target_os = "cuda"))]
+    #[inline(always)]
+    fn shadow(&self) -> Option<&Shadow> {
+        // SAFETY: the record lives as long as the block's shared memory, in which the view is used.
+        self.shadow.map(|shadow| unsafe { shadow.as_ref() })
+    }
+
+    atomic_methods!(Shared);
+}
+
+/// The block's array of `N` elements of type `T`, in shared memory, as a [`SharedSlice`]: `shared_slice![f32; 256]`.
+///
+/// Each place in the source is an array of its own. In PTX so is each copy that the compiler makes of the place: call it
+/// outside loops, in the kernel's own body or in a function that is inlined once.
+#[macro_export]
+macro_rules! shared_slice {
+    ($element:ty; $n:expr) => {
+        $crate::view::SharedSlice::<$element>::declare::<{ $n }>()
+    };
+}
