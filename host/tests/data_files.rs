@@ -7,10 +7,16 @@ use host::data::inspect::Inspection;
 use host::data::simulate::{Market, Simulation};
 use host::data::{Bars, DataError, ReadOptions, read, write_bars};
 use libtest_mimic::{Arguments, Failed, Trial};
+use parquet::basic::Compression;
+use parquet::data_type::{DoubleType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn main() {
@@ -29,6 +35,13 @@ fn main() {
     for name in ["goog_1d.csv", "esu4_nqu4_ohlcv-1m.dbn.zst", "esu4_trades.dbn.zst", "esu4_mbp-1.dbn.zst"] {
         let trial = format!("case_s_damaged_{name}");
         trials.push(real(&trial, &[name], |[file]| damage(std::fs::read(&file)?)));
+    }
+    // Inside of a zstd frame most damage is found by zstd: these reach the decoders behind it.
+    let unpacked = |[file]: [PathBuf; 1]| damage(zstd::decode_all(std::fs::File::open(file)?)?);
+    trials.push(real("case_s_damaged_mbp-1_unpacked", &["esu4_mbp-1.dbn.zst"], unpacked));
+    trials.push(real("case_s_damaged_ohlcv_unpacked", &["esu4_nqu4_ohlcv-1m.dbn.zst"], unpacked));
+    for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
+        trials.push(Trial::test(format!("case_s_damaged_parquet_{codec}"), move || damage(nullable_parquet(codec)?)));
     }
     for name in ["simulated.csv", "simulated.parquet"] {
         trials.push(Trial::test(format!("case_s_damaged_{name}"), move || damage(simulated(name)?)));
@@ -135,6 +148,31 @@ fn simulated(name: &str) -> Result<Vec<u8>, Failed> {
     let path = folder.path().join(name);
     write_bars(&path, &Simulation { market: Market::Regimes, n_bars: 3_000, seed: 1 }.bars())?;
     Ok(std::fs::read(path)?)
+}
+
+/// Nullable columns in dictionaries, as most programs write them.
+fn nullable_parquet(codec: Compression) -> Result<Vec<u8>, Failed> {
+    let bars = Simulation { market: Market::RandomWalk, n_bars: 500, seed: 1 }.bars();
+    let schema = "message m { OPTIONAL INT64 ts (TIMESTAMP_MICROS); OPTIONAL DOUBLE open; OPTIONAL DOUBLE high;
+                  OPTIONAL DOUBLE low; OPTIONAL DOUBLE close; OPTIONAL DOUBLE volume; }";
+    let properties = WriterProperties::builder().set_compression(codec).build();
+    let mut bytes = Vec::new();
+    let mut writer =
+        SerializedFileWriter::new(&mut bytes, Arc::new(parse_message_type(schema)?), Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    let present = vec![1; bars.len()];
+    let micros: Vec<i64> = bars.time_ns.iter().map(|t| t / 1000).collect();
+    let mut column = group.next_column()?.ok_or("six columns")?;
+    column.typed::<Int64Type>().write_batch(&micros, Some(&present), None)?;
+    column.close()?;
+    for values in [&bars.open, &bars.high, &bars.low, &bars.close, &bars.volume] {
+        let mut column = group.next_column()?.ok_or("six columns")?;
+        column.typed::<DoubleType>().write_batch(values, Some(&present), None)?;
+        column.close()?;
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(bytes)
 }
 
 /// No reading of a small file may take more: a zstd window is 128 MiB at most, a Parquet page 64 MiB, and the reader
