@@ -4,5 +4,7 @@
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod graph;
 pub mod images;
+pub mod market;
