@@ -7,4 +7,3 @@ pub mod error;
 pub mod eval;
 pub mod graph;
 pub mod images;
-pub mod market;
