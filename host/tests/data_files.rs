@@ -188,6 +188,7 @@ fn damage(whole: Vec<u8>) -> Result<(), Failed> {
     let strategy = (prop::collection::vec(change, 0..6), any::<prop::sample::Index>(), any::<bool>(), any::<bool>());
     let n_cases = std::env::var("ONEGRAPH_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let mut runner = TestRunner::new(Config { cases: n_cases, failure_persistence: None, ..Config::default() });
+    let peak_max = AtomicUsize::new(0);
     let outcome = runner.run(&strategy, |(changes, end, cut, at_the_edges)| {
         let mut bytes = whole.clone();
         for (at, value, n) in changes {
@@ -216,9 +217,12 @@ fn damage(whole: Vec<u8>) -> Result<(), Failed> {
             prop_assert!(serde_json::to_string(&inspection).is_ok());
         }
         let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+        peak_max.fetch_max(peak, Ordering::Relaxed);
         prop_assert!(peak < PEAK_BYTES_MAX, "reading took {} MiB", peak >> 20);
         Ok(())
     });
+    let (peak_mib, limit_mib) = (peak_max.into_inner() >> 20, PEAK_BYTES_MAX >> 20);
+    eprintln!("{n_cases} damaged files of {} bytes: at most {peak_mib} MiB of {limit_mib}", whole.len());
     outcome.map_err(|e| Failed::from(e.to_string()))
 }
 

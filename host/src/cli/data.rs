@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::output::{self, Json};
 use super::{Error, Global};
 use crate::data::inspect::Inspection;
-use crate::data::simulate::{HALF_SPREAD, MAKER_BP, Market, N_BARS_DEFAULT, Simulation, TAKER_BP};
+use crate::data::simulate::{HALF_SPREAD, MAKER_BP, Market, N_BARS_DEFAULT, N_BARS_MAX, Simulation, TAKER_BP};
 use crate::data::{self, BAR_LENGTHS, ReadOptions, Stamps};
 
 /// Arguments of `data`.
@@ -58,7 +58,7 @@ struct Simulate {
     #[arg(long, value_enum, default_value = "regimes")]
     sim: Market,
     /// Number of bars, five minutes each.
-    #[arg(long, value_name = "N", default_value_t = N_BARS_DEFAULT)]
+    #[arg(long, value_name = "N", default_value_t = N_BARS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=N_BARS_MAX))]
     bars: u32,
     /// The same seed gives the same market.
     #[arg(long, value_name = "N", default_value_t = 0)]

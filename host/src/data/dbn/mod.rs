@@ -4,7 +4,7 @@ mod instruments;
 mod records;
 mod ticks;
 
-use super::bars::{Bar, Measure, SECOND_NS};
+use super::bars::{Bar, DAY_NS, Measure, SECOND_NS};
 use super::error::{DataError, Place};
 use super::intake::Intake;
 use super::symbols::SymbolFilter;
@@ -49,11 +49,25 @@ impl Kind {
     }
 }
 
+/// Length of a bar of an `ohlcv` schema; none for the old type that all of them shared.
+fn bar_length_ns(rtype: RType) -> Option<i64> {
+    match rtype {
+        RType::Ohlcv1S => Some(SECOND_NS),
+        RType::Ohlcv1M => Some(60 * SECOND_NS),
+        RType::Ohlcv1H => Some(3_600 * SECOND_NS),
+        RType::Ohlcv1D | RType::OhlcvEod => Some(DAY_NS),
+        _ => None,
+    }
+}
+
 /// The schemas read, for messages.
 const SCHEMAS: &str = "export ohlcv-*, trades, tbbo, mbp-1, mbp-10 or bbo-*";
 
 /// Reads a whole DBN stream, already decompressed.
 pub(super) fn read(path: &Path, input: impl Read, options: &ReadOptions) -> Result<Reading, DataError> {
+    if options.stamps == Stamps::End {
+        return Err(DataError::new(path, "is DBN, which stamps the start of a bar", "leave out --stamps end"));
+    }
     let (mut records, metadata) = Records::open(path, input)?;
     let version = records.version();
     let mut market = Market {
@@ -78,9 +92,6 @@ pub(super) fn read(path: &Path, input: impl Read, options: &ReadOptions) -> Resu
     let Some(kind) = market.kind else {
         return Err(DataError::new(path, format!("holds no market data among its {n_rows} records"), SCHEMAS));
     };
-    if kind == Kind::Ohlcv && options.stamps == Stamps::End {
-        return Err(DataError::new(path, "is DBN, which stamps the start of a bar", "leave out --stamps end"));
-    }
     let symbol = market.symbols.chosen(path)?;
     let mut notices = Vec::new();
     let mut intake = market.bars;
@@ -94,13 +105,10 @@ pub(super) fn read(path: &Path, input: impl Read, options: &ReadOptions) -> Resu
     }
     let (mut bars, repairs, faults) = intake.finish();
     bars.symbol = symbol;
-    if kind != Kind::Ohlcv && !bars.is_empty() {
-        bars.interval_ns = market.bar_ns;
-    }
-    let schema = match (kind, market.rtype) {
-        (Kind::Ohlcv, Some(rtype)) => format!("ohlcv ({rtype:?})").to_lowercase(),
-        (kind, _) => format!("{kind:?}").to_lowercase(),
-    };
+    // The schema knows the length of a bar better than the steps between bars, of which some are missing.
+    let length_ns = if kind == Kind::Ohlcv { market.rtype.and_then(bar_length_ns) } else { Some(market.bar_ns) };
+    bars.interval_ns = length_ns.unwrap_or(bars.interval_ns);
+    let schema = metadata.schema.map_or_else(|| format!("{kind:?} records").to_lowercase(), |s| s.as_str().to_owned());
     let source = Source {
         file: path.to_owned(),
         format: format!("DBN version {version}, {schema}"),

@@ -74,7 +74,7 @@ fn bars_of_versions_1_to_3_plain_and_zstd() {
         for bytes in [plain, zstd] {
             let reading = read_plainly(&bytes).unwrap_or_else(|e| panic!("version {version}: {e}"));
             let source = reading.source.clone();
-            assert_eq!(source.format, format!("DBN version {version}, ohlcv (ohlcv1m)"));
+            assert_eq!(source.format, format!("DBN version {version}, ohlcv-1m"));
             let (bars, _) = reading.accept(2).expect("nothing is wrong");
             assert_eq!(bars.symbol.as_deref(), Some("AAA"));
             assert_eq!((bars.time_ns[0] as u64, bars.interval_ns as u64), (T, 60 * SECOND));
@@ -264,5 +264,7 @@ fn what_cannot_be_read_says_so() {
     let options = ReadOptions { stamps: Stamps::End, ..ReadOptions::default() };
     let bytes = file(&metadata(3, Some(Schema::Ohlcv1M), &[]), &[bar(5, T, 11), bar(5, T + 60 * SECOND, 11)]);
     assert!(read_bytes(&bytes, &options).is_err(), "DBN stamps the start");
+    let lone = read_plainly(&file(&metadata(3, Some(Schema::Ohlcv1M), &[]), &[bar(5, T, 11)])).expect("one bar");
+    assert_eq!(lone.bars.interval_ns as u64, 60 * SECOND, "the schema tells the length of a lone bar");
     assert!(read_plainly(&zstd::encode_all(&b"a,b\n1,2\n"[..], 3).expect("memory is writable")).is_err());
 }

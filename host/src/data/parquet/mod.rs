@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Rea
         let row_before = table.n_rows;
         table.read_group(&file, &metadata, group_idx).map_err(|reason| {
             let place = Place::Row(table.n_rows + 1);
-            DataError::at(path, place, reason, "fetch the file again, or export it again")
+            DataError::at(path, place, reason, "fetch the file again, or export it with snappy or zstd")
         })?;
         let (read, promised) = (table.n_rows - row_before, metadata.row_group(group_idx).num_rows());
         if i64::try_from(read) != Ok(promised) {

@@ -28,7 +28,7 @@ pub enum Market {
 pub struct Simulation {
     /// Its kind.
     pub market: Market,
-    /// Number of bars.
+    /// Number of bars, at most [`N_BARS_MAX`].
     pub n_bars: u32,
     /// The same seed gives the same bars.
     pub seed: u64,
@@ -46,6 +46,9 @@ pub const TAKER_BP: f64 = 2.0;
 pub const MAKER_BP: f64 = 1.0;
 /// Bars of the mean-reverting and the random-walk market where no other number is asked for.
 pub const N_BARS_DEFAULT: u32 = 40_000;
+
+/// The longest market: 95 years of bars, which still have a time.
+pub const N_BARS_MAX: i64 = 10_000_000;
 
 /// Length of a simulated bar.
 pub const BAR_NS: i64 = 300 * SECOND_NS;
