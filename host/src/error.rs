@@ -90,7 +90,7 @@ pub enum DeviceError {
     },
     /// A kernel that failed on the CPU.
     #[error(transparent)]
-    Fault(#[from] cuda_std::cpu::Fault),
+    Fault(Box<cuda_std::cpu::Fault>),
     /// A copy between slices of unequal length.
     #[error("cannot {action} {got} elements: the buffer has {expected}; the two lengths must be equal")]
     Length {
@@ -116,6 +116,12 @@ pub enum DeviceError {
         /// Bytes of the device.
         total: usize,
     },
+}
+
+impl From<cuda_std::cpu::Fault> for DeviceError {
+    fn from(fault: cuda_std::cpu::Fault) -> Self {
+        Self::Fault(Box::new(fault))
+    }
 }
 
 /// What to do about a status, where there is more to say than its name does.

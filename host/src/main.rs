@@ -1,2 +1,5 @@
-//! The command line.
-fn main() {}
+//! The program `onegraph`.
+
+fn main() -> std::process::ExitCode {
+    host::cli::main()
+}

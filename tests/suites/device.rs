@@ -4,7 +4,7 @@ use cuda_std::shape::LaunchShape;
 use gpu_kernels::copy::copy_f32;
 use host::device::Device;
 use host::images::KERNELS;
-use onegraph_tests::{Outcome, case, run};
+use onegraph_tests::{Outcome, TEST_KERNELS, case, run};
 
 fn main() {
     run(vec![
@@ -12,6 +12,10 @@ fn main() {
         case("a_launch_writes_every_element", a_launch_writes_every_element),
         case("a_slice_leaves_its_neighbours_alone", a_slice_leaves_its_neighbours_alone),
         case("overlapping_write_is_refused_by_name", overlapping_write_is_refused_by_name),
+        case("a_launch_through_another_crates_module_is_refused", a_launch_through_another_crates_module_is_refused),
+        case("impossible_shapes_are_refused", impossible_shapes_are_refused),
+        case("lengths_must_agree", lengths_must_agree),
+        case("events_tell_a_time", events_tell_a_time),
         case("pinned_memory_is_shared_with_kernels", pinned_memory_is_shared_with_kernels),
     ])
 }
@@ -74,5 +78,57 @@ fn pinned_memory_is_shared_with_kernels(device: &Device) -> Outcome {
     stream.launch(&module, LaunchShape::cover(33, 32), copy_f32::launch(source.view(), target.view_mut(), 3.0))?;
     stream.synchronize()?;
     assert_eq!(target.read(), (0..33).map(|i| 3.0 * i as f32).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn a_launch_through_another_crates_module_is_refused(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&TEST_KERNELS)?, device.stream()?);
+    let (source, target) = (device.alloc_zeroed::<f32>(32)?, device.alloc_zeroed::<f32>(32)?);
+    let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
+    let message = stream.launch(&module, LaunchShape::cover(32, 32), launch).expect_err("another crate's").to_string();
+    assert!(message.contains("`copy_f32`") && message.contains("`test-kernels`"), "{message}");
+    Ok(())
+}
+
+fn impossible_shapes_are_refused(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    let (source, target) = (device.alloc_zeroed::<f32>(32)?, device.alloc_zeroed::<f32>(32)?);
+    let launch = |shape| stream.launch(&module, shape, copy_f32::launch(source.view(), target.view_mut(), 1.0));
+    let shape = |grid: (u32, u32, u32), block: (u32, u32, u32)| LaunchShape::new(grid.into(), block.into());
+    for (shape, part) in [
+        (shape((0, 1, 1), (32, 1, 1)), "grid 0x1x1"),
+        (shape((1, 1, 1), (32, 0, 1)), "block 32x0x1"),
+        (shape((1, 1, 1), (1025, 1, 1)), "1024"),
+        (shape((1, 1, 1), (1, 1, 65)), "block z 64"),
+        (shape((1, 65_536, 1), (1, 1, 1)), "65,535"),
+    ] {
+        let message = launch(shape).expect_err("no device can").to_string();
+        assert!(message.contains("copy_f32") && message.contains(part), "{part} is not in: {message}");
+    }
+    launch(shape((1, 1, 1), (16, 1, 64)))?; // 1,024 threads, the most
+    Ok(())
+}
+
+fn lengths_must_agree(device: &Device) -> Outcome {
+    let buffer = device.alloc_zeroed::<u32>(10)?;
+    let message = buffer.write(&[0; 9]).expect_err("nine are not ten").to_string();
+    assert!(message.contains('9') && message.contains("10"), "{message}");
+    buffer.slice(1..10).write(&[7; 9])?;
+    assert_eq!(buffer.read()?, [0, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
+    assert_eq!(buffer.slice(9..10).read()?, [7]);
+    Ok(())
+}
+
+fn events_tell_a_time(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    let (source, target) = (device.alloc_zeroed::<f32>(100_000)?, device.alloc_zeroed::<f32>(100_000)?);
+    let start = stream.record()?;
+    for _ in 0..10 {
+        let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
+        stream.launch(&module, LaunchShape::cover(100_000, 128), launch)?;
+    }
+    let elapsed = stream.record()?.since(&start)?;
+    // 8 MB cross the memory: over a microsecond on any device, and a minute would be a unit mistaken.
+    assert!(elapsed.as_secs_f64() > 1e-6 && elapsed.as_secs_f64() < 60.0, "{elapsed:?}");
     Ok(())
 }

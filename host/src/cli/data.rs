@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::Error;
 use super::output::{self, Json};
-use super::{Error, Global};
 use crate::data::inspect::Inspection;
 use crate::data::simulate::{HALF_SPREAD, MAKER_BP, Market, N_BARS_DEFAULT, N_BARS_MAX, Simulation, TAKER_BP};
 use crate::data::{self, BAR_LENGTHS, ReadOptions, Stamps};
@@ -81,7 +81,7 @@ struct Simulated {
 }
 
 impl Arguments {
-    pub(super) fn run(&self, _: &Global) -> Result<(), Error> {
+    pub(super) fn run(&self) -> Result<(), Error> {
         match &self.command {
             Command::Inspect(command) => command.run(),
             Command::Simulate(command) => command.run(),

@@ -35,7 +35,9 @@ fn whole_or_absent(
     let failed = |e: &dyn std::fmt::Display| DataError::unwritable(path, e);
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // In the same folder, since a rename is atomic only within one file system.
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(|e| failed(&e))?;
+    let temporary = tempfile::NamedTempFile::new_in(folder);
+    // A folder that is missing or closed is a wrong argument; what fails later is the machine's.
+    let mut temporary = temporary.map_err(|e| DataError { bad_input: true, ..failed(&e) })?;
     let mut output = BufWriter::new(temporary.as_file_mut());
     fill(&mut output).map_err(|e| failed(&e))?;
     output.flush().map_err(|e| failed(&e))?;

@@ -169,7 +169,7 @@ impl Device {
     #[track_caller]
     pub fn module(&self, images: &Images) -> Result<Module, DeviceError> {
         match &self.backend {
-            Backend::Cpu(_) => Ok(Module::cpu(images.name)),
+            Backend::Cpu(_) => Ok(Module::cpu(images)),
             Backend::Cuda(cuda) => Ok(Module::cuda(CudaModule::load(cuda.clone(), images)?)),
         }
     }

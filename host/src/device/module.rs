@@ -1,8 +1,11 @@
 //! Loaded kernels.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::cuda::CudaModule;
+use crate::error::DeviceError;
+use crate::images::Images;
 
 /// One loading of a crate's kernels.
 pub struct Module {
@@ -10,14 +13,35 @@ pub struct Module {
 }
 
 pub(super) enum Backend {
-    Cpu { name: &'static str },
+    Cpu(CpuModule),
     Cuda(Arc<CudaModule>),
 }
 
+/// On the CPU the kernels are part of the program. What is kept is which of them the crate's image holds, so that a launch
+/// through the wrong module fails here as it does on a GPU.
+pub(crate) struct CpuModule {
+    name: &'static str,
+    kernels: HashSet<&'static str>,
+}
+
+impl CpuModule {
+    pub(super) fn new(images: &Images) -> Self {
+        let entry = |line: &'static str| line.split_once(".entry ")?.1.split('(').next();
+        Self { name: images.name, kernels: images.sm_80.lines().filter_map(entry).map(str::trim).collect() }
+    }
+
+    /// Refuses a kernel that the crate's image does not hold.
+    pub(super) fn check(&self, kernel: &'static str) -> Result<(), DeviceError> {
+        if self.kernels.contains(kernel) {
+            return Ok(());
+        }
+        Err(DeviceError::NoKernel { kernel, module: self.name })
+    }
+}
+
 impl Module {
-    /// On the CPU the kernels are part of the program, so there is nothing to load.
-    pub(super) fn cpu(name: &'static str) -> Self {
-        Self { backend: Backend::Cpu { name } }
+    pub(super) fn cpu(images: &Images) -> Self {
+        Self { backend: Backend::Cpu(CpuModule::new(images)) }
     }
 
     pub(super) fn cuda(module: CudaModule) -> Self {
@@ -27,7 +51,7 @@ impl Module {
     /// The kernel crate's name.
     pub fn name(&self) -> &'static str {
         match &self.backend {
-            Backend::Cpu { name } => name,
+            Backend::Cpu(module) => module.name,
             Backend::Cuda(module) => module.name(),
         }
     }
@@ -35,7 +59,7 @@ impl Module {
     /// Which image was loaded: `sm_80`, `sm_90a`, or `cpu`.
     pub fn image(&self) -> &'static str {
         match &self.backend {
-            Backend::Cpu { .. } => "cpu",
+            Backend::Cpu(_) => "cpu",
             Backend::Cuda(module) => module.image(),
         }
     }

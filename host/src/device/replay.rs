@@ -7,6 +7,7 @@ use cuda_std::shape::LaunchShape;
 
 use super::cpu::CpuDevice;
 use super::cuda::{Capture, CapturedGraph, ExecutableGraph};
+use super::module::CpuModule;
 use super::{Backend, Device, Module, Stream, module, stream};
 use crate::error::DeviceError;
 
@@ -15,8 +16,8 @@ pub(crate) type ShapedLaunch = (LaunchShape, Launch);
 
 /// Where a launch is recorded.
 pub(crate) enum Recording<'a> {
-    /// Nothing but the caller's list: the CPU replays launches.
-    Cpu,
+    /// Nothing but the caller's list: the CPU replays launches. The kernels are of this module.
+    Cpu(&'a CpuModule),
     /// A capture of the driver's.
     Cuda(&'a Capture),
 }
@@ -59,7 +60,8 @@ impl Device {
                 let capture = |capture: &Capture| record(Recording::Cuda(capture));
                 Ok(Recorded::Cuda(CapturedGraph::capture(device, module.clone(), capture)?))
             }
-            _ => record(Recording::Cpu).map(|()| Recorded::Cpu),
+            (Backend::Cpu(_), module::Backend::Cpu(module)) => record(Recording::Cpu(module)).map(|()| Recorded::Cpu),
+            _ => Err(DeviceError::Graph(format!("module `{}` is of another kind of device", module.name()))),
         }
     }
 
@@ -90,7 +92,7 @@ impl Recording<'_> {
     pub(crate) fn launch(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
         super::launch::check(shape, launch)?;
         match self {
-            Self::Cpu => Ok(()),
+            Self::Cpu(module) => module.check(launch.info().name),
             Self::Cuda(capture) => capture.launch(shape, launch),
         }
     }

@@ -48,7 +48,10 @@ impl Stream {
     pub fn launch(&self, module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
         super::launch::check(shape, &launch)?;
         match (&self.backend, &module.backend) {
-            (Backend::Cpu(device), module::Backend::Cpu { .. }) => device.run(shape, &launch),
+            (Backend::Cpu(device), module::Backend::Cpu(module)) => {
+                module.check(launch.info().name)?;
+                device.run(shape, &launch)
+            }
             (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, &launch),
             _ => panic!("module `{}` and the stream are of different kinds of device", module.name()),
         }

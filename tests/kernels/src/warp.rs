@@ -12,6 +12,17 @@ fn lane_of(mask: u32) -> Option<usize> {
     (mask >> lane & 1 == 1).then_some(lane as usize)
 }
 
+/// Writes one lane's results, result r into row r of 32 values.
+#[inline(always)]
+fn put_rows<T: Copy, const N: usize>(out: &GlobalSliceMut<T>, lane: usize, results: [T; N]) {
+    let mut row = 0;
+    // Unrolled, so that the array stays in registers.
+    results.map(|result| {
+        out.set(row * 32 + lane, result);
+        row += 1;
+    });
+}
+
 macro_rules! shuffles {
     ($($name:ident: $type:ty;)*) => {$(
         /// Shuffles `values[lane]` by `b` within `width`, in all four modes: rows idx, up, down, xor of 32 values, and of 32
@@ -28,10 +39,8 @@ macro_rules! shuffles {
             if let Some(lane) = lane_of(mask) {
                 // SAFETY: exactly the lanes of the mask come here, all with the same arguments.
                 let results = unsafe { all_modes(mask, values.get(lane), b, width) };
-                for (row, (value, flag)) in results.into_iter().enumerate() {
-                    out.set(row * 32 + lane, value);
-                    in_range.set(row * 32 + lane, flag as u32);
-                }
+                put_rows(&out, lane, results.map(|(value, _)| value));
+                put_rows(&in_range, lane, results.map(|(_, flag)| flag as u32));
             }
         }
     )*};
@@ -82,9 +91,7 @@ pub fn votes(predicates: GlobalSlice<u32>, out: GlobalSliceMut<u32>, mask: u32) 
                 warp::elect(mask) as u32,
             ]
         };
-        for (row, result) in results.into_iter().enumerate() {
-            out.set(row * 32 + lane, result);
-        }
+        put_rows(&out, lane, results);
     }
 }
 
@@ -108,9 +115,7 @@ macro_rules! reductions {
             if let Some(lane) = lane_of(mask) {
                 // SAFETY: exactly the lanes of the mask come here.
                 let results = unsafe { all_reductions(mask, values.get(lane)) };
-                for (row, result) in results.into_iter().enumerate() {
-                    out.set(row * 32 + lane, result);
-                }
+                put_rows(&out, lane, results);
             }
         }
     )*};

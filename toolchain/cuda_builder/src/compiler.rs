@@ -173,3 +173,6 @@ fn parse(version: &str) -> (u32, u32, u32) {
     let mut next = || numbers.next().unwrap_or(0);
     (next(), next(), next())
 }
+
+#[cfg(test)]
+mod tests;

@@ -272,9 +272,9 @@ fn or_exit<T>(result: Result<T, CudaBuilderError>) -> T {
     })
 }
 
-/// The target folder of the cargo run that this build script belongs to: the ancestor of `OUT_DIR` that cargo marked.
-/// `None` outside a build script.
+/// The target folder of the cargo run that this build script belongs to: the ancestor of `OUT_DIR` in which cargo keeps
+/// what it knows about rustc. `None` outside a build script.
 pub(crate) fn target_dir_of_build_script() -> Option<PathBuf> {
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR")?);
-    out_dir.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
+    out_dir.ancestors().find(|folder| folder.join(".rustc_info.json").is_file()).map(Path::to_owned)
 }

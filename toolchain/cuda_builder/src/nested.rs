@@ -491,3 +491,26 @@ fn run(command: &mut Command) -> Result<Output, CudaBuilderError> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.output().map_err(CudaBuilderError::io(format!("run {program}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::{belongs_to_outer_build, split_escaped};
+
+    #[test]
+    fn the_outer_builds_variables_do_not_reach_the_nested_cargo() {
+        for cleared in ["RUSTC_WORKSPACE_WRAPPER", "CARGO", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "OUT_DIR"] {
+            assert!(belongs_to_outer_build(OsStr::new(cleared)), "{cleared}");
+        }
+        for kept in ["CARGO_HOME", "CARGO_HTTP_PROXY", "CARGO_NET_OFFLINE", "CARGO_REGISTRIES_X_INDEX", "PATH", "HOME"]
+        {
+            assert!(!belongs_to_outer_build(OsStr::new(kept)), "{kept}");
+        }
+    }
+
+    #[test]
+    fn blanks_in_file_names_survive() {
+        assert_eq!(split_escaped("src/lib.rs src/a\\ b.rs"), ["src/lib.rs", "src/a b.rs"]);
+    }
+}

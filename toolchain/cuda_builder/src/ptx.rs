@@ -109,3 +109,6 @@ fn extern_name(line: &str) -> Option<&str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 //! | `position` | where the running thread stands |
 //! | `clock` | which of a block's accesses come before which, for the checker |
 //! | `fault` | what can go wrong in a kernel, and how it is told |
-//! | `access`, `shadow` | what every access through a view is checked for |
+//! | `access`, `shadow`, `race` | what every access through a view is checked for |
 
 mod access;
 mod barrier;
@@ -22,6 +22,7 @@ mod group;
 mod order;
 mod overflow;
 mod position;
+mod race;
 mod shadow;
 mod shared;
 mod stack;

@@ -51,7 +51,10 @@ pub mod prelude {
     pub use crate::shape::LaunchShape;
     pub use crate::view::{GlobalSlice, GlobalSliceMut, SharedSlice};
     pub use crate::{GpuFloat, bf16, f16, kernel, shared_array, shared_slice, thread};
-    pub use crate::{assert_eq, assert_ne, print, println};
+    // Only where the standard library's are not in scope: a glob import beside them is an ambiguous name. Elsewhere, and
+    // for the assertions, `use cuda_std::{assert_eq, println};` says which is meant.
+    #[cfg(target_os = "cuda")]
+    pub use crate::{print, println};
     pub use alloc::borrow::ToOwned;
     pub use alloc::boxed::Box;
     pub use alloc::format;

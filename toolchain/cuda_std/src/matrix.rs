@@ -92,6 +92,7 @@ store!(store_x2_trans, 2, "stmatrix.sync.aligned.m8n8.x2.trans.shared.b16", true
 store!(store_x4_trans, 4, "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16", true, [d0 0, d1 1, d2 2, d3 3]);
 
 /// Where the two elements of register `matrix` of `lane` stand: (lane that gives the row, element) each.
+#[cfg(not(all(target_os = "cuda", target_feature = "sm_90")))]
 const fn places(lane: usize, matrix: usize, transposed: bool) -> [(usize, usize); 2] {
     let (major, minor) = (lane / 4, 2 * (lane % 4));
     if transposed {

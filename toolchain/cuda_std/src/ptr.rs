@@ -58,18 +58,18 @@ macro_rules! convert {
     ($ptr:ident, $space:ident, $instruction:literal) => {{
         let converted;
         macro_rules! one {
-                    ($suffix:literal) => {
-                        // SAFETY: computes an address; nothing is accessed.
-                        unsafe {
-                            core::arch::asm!(
-                                concat!($instruction, $suffix, ".u64 {to}, {from};"),
-                                to = out(reg64) converted,
-                                from = in(reg64) $ptr,
-                                options(pure, nomem, nostack, preserves_flags)
-                            )
-                        }
-                    };
-                }
+                        ($suffix:literal) => {
+                            // SAFETY: computes an address; nothing is accessed.
+                            unsafe {
+                                core::arch::asm!(
+                                    concat!($instruction, $suffix, ".u64 {to}, {from};"),
+                                    to = out(reg64) converted,
+                                    from = in(reg64) $ptr,
+                                    options(pure, nomem, nostack, preserves_flags)
+                                )
+                            }
+                        };
+                    }
         match $space {
             AddressSpace::Global => one!("global"),
             AddressSpace::Shared => one!("shared"),

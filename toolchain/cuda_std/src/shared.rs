@@ -78,9 +78,9 @@ pub fn static_address<T, S: SharedPlace>(site: S) -> *mut T {
     })
 }
 
-/// A variable of 16 bytes or more is aligned to 16, for vector accesses.
+/// Every variable is aligned to at least 16, for vector accesses.
 const fn alignment<T>() -> usize {
-    if align_of::<T>() < 16 && size_of::<T>() >= 16 { 16 } else { align_of::<T>() }
+    if align_of::<T>() < 16 { 16 } else { align_of::<T>() }
 }
 
 #[cfg(target_os = "cuda")]
@@ -102,9 +102,9 @@ fn declare<T, S>() -> *mut T {
 }
 
 #[cfg(target_os = "cuda")]
-core::arch::global_asm!(".extern .shared .align 128 .b8 cuda_std_dynamic_shared[];");
+core::arch::global_asm!(".extern .shared .align 1024 .b8 cuda_std_dynamic_shared[];");
 
-/// The block's dynamic shared memory, whose size the launch gives; aligned to 128 bytes, uninitialised, the same at every
+/// The block's dynamic shared memory, whose size the launch gives; aligned to 1,024 bytes, uninitialised, the same at every
 /// call.
 #[inline(always)]
 pub fn dynamic_shared_mem<T>() -> *mut T {

@@ -126,7 +126,8 @@ impl CudaDevice {
     /// As `enter`, but leaves earlier failures to be reported by the next operation.
     #[track_caller]
     fn enter_to_drop(&self) -> Result<Entered, DeviceError> {
-        let place = ledger::is_enabled().then(|| ledger::place(Some(Location::caller())));
+        let caller = Location::caller();
+        let place = ledger::is_enabled().then(|| ledger::place(Some(caller)));
         let mut entered = Entered { place, capture_mode: None };
         if CURRENT.get() != self.id {
             // SAFETY: the context is retained as long as `self` lives.

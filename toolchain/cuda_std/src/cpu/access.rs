@@ -152,13 +152,22 @@ fn unaligned(kind: Kind, target: Target, at: &'static Location<'static>) -> ! {
     raise(FaultKind::Unaligned, Some(at), message)
 }
 
-/// Called by memory fences of device scope and wider, and by atomic operations that order memory: what other blocks
-/// wrote before their fences is seen after this one.
+/// Called by memory fences of device scope and wider, and by atomic operations that order memory: what other blocks did
+/// before their fences comes before what this thread does after this one.
 pub fn fence() {
-    acquire();
+    CURRENT.with(|current| {
+        // SAFETY: null, or the launch and the block that this operating-system thread is inside of.
+        let (run, block) = unsafe { (current.run.get().as_ref(), current.block.get().as_ref()) };
+        let Some(run) = run.filter(|run| run.options.check) else { return };
+        let number = run.fences.fence(run.linear_block(current.block_idx.get()));
+        match block {
+            Some(block) => block.clocks.fence(current.thread_in_block() as usize, number),
+            None => current.fenced.set(number),
+        }
+    });
 }
 
-/// The running thread has waited for others.
+/// The running thread has waited for others of its block or another.
 pub(super) fn acquire() {
     CURRENT.with(|current| {
         // SAFETY: null, or the state of the block that this thread belongs to.
@@ -166,4 +175,5 @@ pub(super) fn acquire() {
             block.clocks.acquire(current.thread_in_block() as usize);
         }
     });
+    fence();
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::clock::Fences;
 use super::cooperative::{GridWait, Teams};
 use super::fault::{Fault, FaultKind, install_hook};
 use super::order::Shuffler;
@@ -166,6 +167,7 @@ pub(super) struct Run<'a> {
     pub(super) serial: u64,
     pub(super) n_blocks: u64,
     pub(super) grid_wait: GridWait,
+    pub(super) fences: Fences,
     /// The order of blocks while checking.
     order: Vec<u32>,
     next_block: AtomicU64,
@@ -190,6 +192,7 @@ impl<'a> Run<'a> {
             serial,
             n_blocks,
             grid_wait: GridWait::default(),
+            fences: Fences::default(),
             order,
             next_block: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -199,6 +202,12 @@ impl<'a> Run<'a> {
 
     pub(super) fn info(&self) -> &'static KernelInfo {
         self.launch.info()
+    }
+
+    /// A block's number in the grid, x running fastest.
+    pub(super) fn linear_block(&self, idx: Dim3) -> u32 {
+        let grid = self.shape.grid;
+        idx.x.wrapping_add(grid.x.wrapping_mul(idx.y.wrapping_add(grid.y.wrapping_mul(idx.z))))
     }
 
     /// Whether a fault has ended the launch.
@@ -328,7 +337,10 @@ impl Block<'_> {
         order.extend(0..run.shape.block.count() as u16);
         Shuffler::new(run.options.seed, self.linear).shuffle(&mut order);
         for &linear in order.iter() {
-            CURRENT.with(|current| current.set_thread(index_of(run.shape.block, u64::from(linear))));
+            CURRENT.with(|current| {
+                current.set_thread(index_of(run.shape.block, u64::from(linear)));
+                current.fenced.set(0);
+            });
             thread();
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Current {
     pub(super) run: Cell<*const Run<'static>>,
     /// The block, null outside cooperative kernels.
     pub(super) block: Cell<*const BlockState>,
+    /// The last fence that a plain kernel's thread made while checking.
+    pub(super) fenced: Cell<u32>,
 }
 
 const NOWHERE: Dim3 = Dim3::new(0, 0, 0);
@@ -48,6 +50,7 @@ thread_local! {
             grid_dim: Cell::new(NOWHERE),
             run: Cell::new(ptr::null()),
             block: Cell::new(ptr::null()),
+            fenced: Cell::new(0),
         }
     };
 }

@@ -3,23 +3,72 @@
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::access::{Kind, Target};
-use super::fault::{FaultKind, raise};
+use super::fault::{FaultKind, raise, raise_with};
+use super::race::{Access, Accessor, Cell};
 
-/// The checker's record of an allocation: which bytes were written, and who touched them last.
+/// Bytes that one page of records covers.
+const PAGE: usize = 256;
+/// Bytes that one cell covers, unless smaller elements are accessed.
+const WORD: usize = 4;
+
+/// The checker's record of an allocation: which bytes were written, and who touched them in the launch under way.
+///
+/// Memory that a launch touches costs some thirty times its size for as long as the record lives.
 pub struct Shadow {
     address: u64,
     bytes: usize,
     /// A bit a byte.
     initialised: Box<[AtomicU64]>,
+    pages: Box<[Mutex<Option<Box<Page>>>]>,
+}
+
+/// The records of `PAGE` bytes.
+struct Page {
+    /// The launch that they are of.
+    serial: u64,
+    words: [Cell; PAGE / WORD],
+    /// A cell a byte, once a part of a word was accessed.
+    bytes: Option<Box<[Cell; PAGE]>>,
+}
+
+impl Page {
+    fn new(serial: u64) -> Box<Self> {
+        Box::new(Self { serial, words: std::array::from_fn(|_| Cell::default()), bytes: None })
+    }
+
+    /// Checks and notes an access to the bytes `range` of the page.
+    fn access(&mut self, range: Range<usize>, kind: Kind, next: &Accessor<'_>) -> Option<(Kind, Access)> {
+        let mut start = range.start;
+        while start < range.end {
+            let word = start / WORD;
+            let end = range.end.min((word + 1) * WORD);
+            let race = self.words[word]
+                .race(kind, next)
+                .or_else(|| self.bytes.as_ref()?[start..end].iter().find_map(|byte| byte.race(kind, next)));
+            if race.is_some() {
+                return race;
+            }
+            if end - start == WORD {
+                self.words[word].note(kind, next);
+            } else {
+                let bytes = self.bytes.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Cell::default())));
+                bytes[start..end].iter_mut().for_each(|byte| byte.note(kind, next));
+            }
+            start = end;
+        }
+        None
+    }
 }
 
 impl Shadow {
     /// The record of `bytes` that nothing has written.
     pub fn new(bytes: usize) -> Self {
         let words = (0..bytes.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { address: 0, bytes, initialised: words }
+        let pages = (0..bytes.div_ceil(PAGE)).map(|_| Mutex::new(None)).collect();
+        Self { address: 0, bytes, initialised: words, pages }
     }
 
     /// Tells the record where its allocation lies.
@@ -62,8 +111,10 @@ impl Shadow {
     /// Forgets all: the memory is as new.
     pub(super) fn forget(&self) {
         self.initialised.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.pages.iter().for_each(|page| *page.lock().unwrap_or_else(PoisonError::into_inner) = None);
     }
 
+    /// Checks an access of the running thread and notes it.
     #[inline(never)]
     pub(super) fn access(&self, kind: Kind, target: Target, at: &'static Location<'static>) {
         let start = target.address() - self.address as usize;
@@ -72,8 +123,46 @@ impl Shadow {
             let message = format!("{} of memory that nothing wrote: {}", kind.words(), target.name());
             raise(FaultKind::Uninitialised, Some(at), message);
         }
+        if let Some((before, access, place)) = self.race(&range, kind, at) {
+            let message = format!(
+                "{} of {}: the same memory had a {} by {place} at {}:{}, and nothing orders the two",
+                kind.words(),
+                target.name(),
+                before.words(),
+                access.at.file(),
+                access.at.line()
+            );
+            raise_with(FaultKind::Race, Some(at), Some(place), message);
+        }
         if kind == Kind::Write {
             self.mark_initialised(range);
         }
+    }
+
+    fn race(
+        &self,
+        range: &Range<usize>,
+        kind: Kind,
+        at: &'static Location<'static>,
+    ) -> Option<(Kind, Access, super::Place)> {
+        Accessor::here(at, |next| {
+            let mut start = range.start;
+            while start < range.end {
+                let number = start / PAGE;
+                let end = range.end.min((number + 1) * PAGE);
+                let mut page = self.pages[number].lock().unwrap_or_else(PoisonError::into_inner);
+                if page.as_ref().is_none_or(|page| page.serial != next.serial()) {
+                    *page = Some(Page::new(next.serial()));
+                }
+                let part = start - number * PAGE..end - number * PAGE;
+                let race = page.as_mut().and_then(|page| page.access(part, kind, next));
+                if let Some((before, access)) = race {
+                    return Some((before, access, next.place(&access)));
+                }
+                start = end;
+            }
+            None
+        })
+        .flatten()
     }
 }

@@ -27,32 +27,6 @@ impl<T> Clone for SharedSlice<T> {
 }
 impl<T> Copy for SharedSlice<T> {}
 
-#[cfg(target_os = "cuda")]
-mod space {
-    unsafe extern "C" {
-        #[link_name = "llvm.nvvm.isspacep.shared"]
-        pub fn is_shared(ptr: *const u8) -> bool;
-    }
-
-    // All dynamic shared memory starts at the same address, whatever its declarations are called.
-    core::arch::global_asm!(".extern .shared .align 1024 .b8 cuda_std_view_dynamic[];");
-
-    /// The address of the block's dynamic shared memory.
-    #[inline(always)]
-    pub fn dynamic() -> *mut u8 {
-        let address: *mut u8;
-        // SAFETY: computes the generic address of a symbol.
-        unsafe {
-            core::arch::asm!(
-                "cvta.shared.u64 {address}, cuda_std_view_dynamic;",
-                address = out(reg64) address,
-                options(nomem, nostack),
-            );
-        }
-        address
-    }
-}
-
 impl<T: Copy> SharedSlice<T> {
     /// A view of `len` elements at `ptr`.
     ///
@@ -61,10 +35,7 @@ impl<T: Copy> SharedSlice<T> {
     #[inline(always)]
     pub unsafe fn from_raw(ptr: *mut T, len: usize) -> Self {
         // SAFETY: the pointer is into shared memory, by the caller's promise; told so, the compiler uses `ld.shared`.
-        #[cfg(target_os = "cuda")]
-        unsafe {
-            core::hint::assert_unchecked(space::is_shared(ptr.cast()));
-        }
+        let ptr = unsafe { crate::ptr::assume_shared(ptr) };
         Self {
             ptr,
             len,
@@ -74,29 +45,17 @@ impl<T: Copy> SharedSlice<T> {
     }
 
     /// An array of `N` elements for the place in the source that calls this, one for each block; use
-    /// [`crate::shared_slice!`].
+    /// [`crate::shared_slice!`]. `site` is a closure written at that place, whose type tells it from others.
     #[inline(always)]
     #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn declare<const N: usize>() -> Self {
+    pub fn declare<const N: usize, S: Fn()>(site: S) -> Self {
         const { assert!(align_of::<T>() <= 16, "a shared array is aligned to 16 bytes") };
         #[cfg(not(target_os = "cuda"))]
         let ptr = cpu::shared_static(cpu::SharedSite::here::<T>(), N * size_of::<T>(), 16).cast();
+        #[cfg(not(target_os = "cuda"))]
+        let _ = site;
         #[cfg(target_os = "cuda")]
-        let ptr = {
-            let ptr: *mut T;
-            // The scope's braces make each copy of this text an array of its own.
-            // SAFETY: declares memory and computes its generic address.
-            unsafe {
-                core::arch::asm!(
-                    "{{ .shared .align 16 .b8 cuda_std_shared[{bytes}];",
-                    "cvta.shared.u64 {ptr}, cuda_std_shared; }}",
-                    bytes = const N * size_of::<T>(),
-                    ptr = out(reg64) ptr,
-                    options(nomem, nostack),
-                );
-            }
-            ptr
-        };
+        let ptr = crate::shared::static_address::<[T; N], S>(site).cast();
         // SAFETY: `N` elements of shared memory, aligned to 16 bytes.
         unsafe { Self::from_raw(ptr, N) }
     }
@@ -109,7 +68,7 @@ impl<T: Copy> SharedSlice<T> {
         #[cfg(not(target_os = "cuda"))]
         let start = cpu::dynamic_part(byte_offset, len * size_of::<T>(), align_of::<T>());
         #[cfg(target_os = "cuda")]
-        let start = space::dynamic().wrapping_add(byte_offset);
+        let start = crate::shared::dynamic_shared_mem::<u8>().wrapping_add(byte_offset);
         // SAFETY: inside the block's dynamic shared memory and aligned, by this method's contract, which the CPU target
         // enforces.
         unsafe { Self::from_raw(start.cast(), len) }
@@ -197,11 +156,11 @@ impl<T: Copy> SharedSlice<T> {
 
 /// The block's array of `N` elements of type `T`, in shared memory, as a [`SharedSlice`]: `shared_slice![f32; 256]`.
 ///
-/// Each place in the source is an array of its own. In PTX so is each copy that the compiler makes of the place: call it
-/// outside loops, in the kernel's own body or in a function that is inlined once.
+/// Each place in the source is an array of its own, however often it runs and wherever it is inlined; see
+/// [`crate::shared`].
 #[macro_export]
 macro_rules! shared_slice {
     ($element:ty; $n:expr) => {
-        $crate::view::SharedSlice::<$element>::declare::<{ $n }>()
+        $crate::view::SharedSlice::<$element>::declare::<{ $n }, _>(|| ())
     };
 }

@@ -1,0 +1,171 @@
+//! `doctor`: what works here.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use cuda_builder::KernelCompiler;
+use serde::Serialize;
+
+use super::output::{self, Json};
+use super::{DeviceArgument, Error, Global};
+use crate::device::{Device, DeviceChoice};
+use crate::images::KERNELS;
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    json: Json,
+}
+
+/// What `doctor --json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Version of the program.
+    version: &'static str,
+    /// `cuda` or `cpu`: what `--device auto` works on.
+    device: &'static str,
+    checks: Vec<Check>,
+}
+
+/// One line.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    /// What was found, or why it is missing.
+    detail: String,
+    /// The command that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mend: Option<&'static str>,
+}
+
+impl Check {
+    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, ok: true, detail: detail.into(), mend: None }
+    }
+
+    fn missing(name: &'static str, detail: impl Into<String>, mend: &'static str) -> Self {
+        Self { name, ok: false, detail: detail.into(), mend: Some(mend) }
+    }
+}
+
+impl Arguments {
+    pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        let gpu = Device::open(DeviceChoice::Cuda);
+        let mut checks = vec![driver()];
+        match &gpu {
+            Ok(device) => checks.extend([gpu_found(device), kernels_on_gpu(device)]),
+            Err(error) => checks.push(Check::missing("GPU", error.to_string(), "nvidia-smi")),
+        }
+        checks.extend([cpu()?, images(), compiler(), rustup()]);
+        let report =
+            Report { version: env!("CARGO_PKG_VERSION"), device: if gpu.is_ok() { "cuda" } else { "cpu" }, checks };
+        self.json.write(&report)?;
+        if !self.json.to_standard_output() {
+            output::print(&text(&report))?;
+        }
+        match gpu {
+            Err(error) if global.device == DeviceArgument::Cuda => Err(error.into()),
+            _ if !report.works(global.device) => Err(Error::Failed("the kernels do not run on this GPU".into())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Report {
+    /// Whether the device that was asked for can work.
+    fn works(&self, device: DeviceArgument) -> bool {
+        device == DeviceArgument::Cpu || self.checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU)
+    }
+}
+
+const KERNELS_ON_GPU: &str = "kernels on the GPU";
+
+fn driver() -> Check {
+    match cuda_driver::load() {
+        Ok(info) => Check::ok("driver", format!("CUDA {}, {}", info.version, info.path.display())),
+        Err(error) => {
+            Check::missing("driver", error.to_string(), "sudo ubuntu-drivers install   # or NVIDIA's installer")
+        }
+    }
+}
+
+fn gpu_found(device: &Device) -> Check {
+    let info = device.info();
+    let (major, minor) = info.compute_capability.unwrap_or_default();
+    let free = device.memory_info().map_or_else(|error| error.to_string(), |(free, _)| format!("{} free", size(free)));
+    let memory = size(info.memory_bytes);
+    let detail = format!(
+        "{}, compute capability {major}.{minor}, {} multiprocessors, {memory}, {free}",
+        info.name, info.n_multiprocessors
+    );
+    Check::ok("GPU", detail)
+}
+
+/// Loads the image, which makes the driver compile it.
+fn kernels_on_gpu(device: &Device) -> Check {
+    match device.module(&KERNELS) {
+        Ok(module) => Check::ok(KERNELS_ON_GPU, format!("image {} loads", module.image())),
+        Err(error) => Check::missing(KERNELS_ON_GPU, error.to_string(), "cargo build"),
+    }
+}
+
+fn cpu() -> Result<Check, Error> {
+    let device = Device::open(DeviceChoice::Cpu)?;
+    let (free, total) = device.memory_info()?;
+    let n_processors = device.info().n_multiprocessors;
+    Ok(Check::ok("CPU", format!("{n_processors} processors, {}, {} available", size(total), size(free))))
+}
+
+fn images() -> Check {
+    let kernels = |ptx: &str| ptx.lines().filter(|line| line.contains(".entry ")).count();
+    let (portable, hopper) = (kernels(KERNELS.sm_80), kernels(KERNELS.sm_90a));
+    let detail = format!("sm_80 with {portable} kernels, sm_90a with {hopper}");
+    if portable > 0 && hopper > 0 {
+        Check::ok("kernel images", detail)
+    } else {
+        Check::missing("kernel images", detail, "scripts/kernel-toolchain && cargo build")
+    }
+}
+
+/// Needed to build, not to run.
+fn compiler() -> Check {
+    match KernelCompiler::find(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-kernels"))) {
+        Ok(compiler) => {
+            Check::ok("kernel compiler", format!("rustc {}, {}", compiler.version, compiler.rustc.display()))
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            Check::missing("kernel compiler", first, "scripts/kernel-toolchain")
+        }
+    }
+}
+
+/// `rust-toolchain.toml` asks for components, and rustup goes to the network for those that it lacks.
+fn rustup() -> Check {
+    let asked = std::env::var_os("RUSTUP_AUTO_INSTALL").is_some_and(|value| value == "0");
+    let detail = if asked {
+        "RUSTUP_AUTO_INSTALL=0: cargo works without network"
+    } else {
+        "without network cargo may fail to install rust-src; then set RUSTUP_AUTO_INSTALL=0"
+    };
+    Check::ok("rustup", detail)
+}
+
+fn size(bytes: usize) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!("onegraph {}, works on the {}\n", report.version, report.device.to_uppercase());
+    for check in &report.checks {
+        let mark = if check.ok { "ok     " } else { "missing" };
+        let _ = writeln!(text, "{mark}  {}: {}", check.name, check.detail);
+        if let Some(mend) = check.mend {
+            let _ = writeln!(text, "         mend: {mend}");
+        }
+    }
+    text
+}

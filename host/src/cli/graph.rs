@@ -1,0 +1,67 @@
+//! `graph`: the parent graph in text, Graphviz or JSON.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use shared_types::Schedule;
+
+use super::output::{self, Json};
+use super::{Error, Global};
+use crate::graph::GraphDescription;
+use crate::step::{self, StepMemory, StepSizes};
+
+/// Arguments of `graph`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Write the graph in Graphviz's DOT language to FILE.
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
+}
+
+impl Arguments {
+    pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        let device = global.open()?;
+        let schedule = Schedule {
+            tau_init: 0.05,
+            tau_final: 0.01,
+            anneal_steps: 100,
+            total_steps: 100,
+            seed: [0, 0],
+            depth_keep_last: 0.9,
+            reserved: 0,
+        };
+        let memory = StepMemory::new(&device, StepSizes::TINY, schedule)?;
+        let graph = step::compose(&device, &memory)?;
+        self.show(graph.description())
+    }
+
+    fn show(&self, description: &GraphDescription) -> Result<(), Error> {
+        if let Some(path) = &self.dot {
+            output::write_file(path, &description.to_dot())?;
+        }
+        self.json.write(description)?;
+        if self.json.to_standard_output() { Ok(()) } else { output::print(&text(description)) }
+    }
+}
+
+/// A line for each child, its kernels, and what it waits for.
+fn text(description: &GraphDescription) -> String {
+    let mut text = format!(
+        "{} child graphs, {} kernels, {} edges\n",
+        description.children.len(),
+        description.n_kernels(),
+        description.edges.len()
+    );
+    for (index, child) in description.children.iter().enumerate() {
+        let before = description.edges.iter().filter(|edge| edge.to == index);
+        let before: Vec<&str> = before.map(|edge| description.children[edge.from].name.as_str()).collect();
+        let after = if before.is_empty() { String::new() } else { format!("  after {}", before.join(", ")) };
+        let _ = writeln!(text, "\n{}{after}", child.name);
+        for kernel in &child.kernels {
+            let _ = writeln!(text, "  {:<28} {}", kernel.name, kernel.shape_text());
+        }
+    }
+    text
+}

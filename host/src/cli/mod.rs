@@ -1,0 +1,158 @@
+//! The command line.
+//!
+//! Results go to standard output or files, logs to standard error. Exit codes: 0 done; 1 the work failed; 2 wrong
+//! arguments, configuration or input.
+
+mod data;
+mod doctor;
+mod graph;
+mod output;
+
+use std::panic::{self, PanicHookInfo};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::data::DataError;
+use crate::device::{Device, DeviceChoice};
+use crate::error::DeviceError;
+
+/// Trains a trading agent; one training step is one cuGraphLaunch.
+#[derive(Debug, Parser)]
+#[command(name = "onegraph", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: Global,
+}
+
+/// What every command takes.
+#[derive(Debug, clap::Args)]
+struct Global {
+    /// The device to work on.
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    device: DeviceArgument,
+    /// More log messages on standard error; twice for all of them.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Looks into market data files, and simulates markets.
+    Data(data::Arguments),
+    /// Says what works here, what is missing, and the one command that mends it.
+    Doctor(doctor::Arguments),
+    /// Shows the step's graph: children, kernels, edges.
+    Graph(graph::Arguments),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DeviceArgument {
+    /// The GPU if there is one that can be used, else the CPU.
+    Auto,
+    /// The GPU or an error.
+    Cuda,
+    /// The CPU.
+    Cpu,
+}
+
+impl From<DeviceArgument> for DeviceChoice {
+    fn from(argument: DeviceArgument) -> Self {
+        match argument {
+            DeviceArgument::Auto => Self::Auto,
+            DeviceArgument::Cuda => Self::Cuda,
+            DeviceArgument::Cpu => Self::Cpu,
+        }
+    }
+}
+
+/// Why a command ended early.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// Something of a device's.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Market data that cannot be read or written.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A file that cannot be written.
+    #[error("cannot write {}: {source}; choose another place", path.display())]
+    Output { path: std::path::PathBuf, source: std::io::Error },
+    /// Standard output that cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    StandardOutput(std::io::Error),
+    /// What was asked for is there, and does not work.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// 2 for what the caller asked for wrongly, 1 for what failed.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Data(error) if error.bad_input => 2,
+            Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } => 2,
+            Self::Data(_) | Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
+        }
+    }
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    panic::set_hook(Box::new(report_bug));
+    let run = || {
+        let arguments = Arguments::parse();
+        start_log(arguments.global.verbose);
+        run(&arguments)
+    };
+    match panic::catch_unwind(run) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(Error::StandardOutput(error))) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Error> {
+    match &arguments.command {
+        Command::Data(command) => command.run(),
+        Command::Doctor(command) => command.run(&arguments.global),
+        Command::Graph(command) => command.run(&arguments.global),
+    }
+}
+
+impl Global {
+    fn open(&self) -> Result<Device, Error> {
+        Ok(Device::open(self.device.into())?)
+    }
+}
+
+/// `RUST_LOG` wins over `-v`.
+fn start_log(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::TRACE,
+    };
+    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    // A second subscriber in one process is refused; the first one stays.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+/// Any panic here is a bug of ours: everything that can go wrong in the world is an `Err`.
+fn report_bug(info: &PanicHookInfo<'_>) {
+    let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    eprintln!(
+        "error: a bug in onegraph{place}: {}. Please report it with the command line and this message.",
+        text.unwrap_or("no message")
+    );
+}

@@ -1,0 +1,114 @@
+//! The cases of `tests/device_api` on the CPU target's executor.
+
+#[path = "../../device_api/mod.rs"]
+mod device_api;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cuda_std::cpu::{Executor, ExecutorOptions, Shadow};
+use cuda_std::launch::{DeviceMemory, DevicePtr, DevicePtrMut, DeviceSlice, DeviceSliceMut, Launch, MemoryRange};
+use cuda_std::shape::LaunchShape;
+use device_api::Backend;
+
+/// The executor, checking or not.
+struct Cpu {
+    executor: Executor,
+    check: bool,
+}
+
+/// Memory of the host.
+struct Buffer<T> {
+    memory: Arc<DeviceMemory>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T> Buffer<T> {
+    fn range(&self) -> MemoryRange {
+        MemoryRange::new(self.memory.clone(), 0..self.memory.bytes())
+    }
+}
+
+/// A page's start, so that vector accesses are aligned as on a device.
+#[derive(Clone, Copy)]
+#[repr(align(256))]
+struct Page(#[allow(dead_code)] [u8; 256]);
+
+impl Backend for Cpu {
+    type Buffer<T: Copy + Send + Sync + 'static> = Buffer<T>;
+
+    fn upload<T: Copy + Send + Sync + 'static>(&self, values: &[T]) -> Buffer<T> {
+        let bytes = size_of_val(values);
+        let mut pages = vec![Page([0; 256]); bytes.div_ceil(256)];
+        // SAFETY: the pages are at least as large and as aligned as the values, which are plain data.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), pages.as_mut_ptr().cast::<T>(), values.len()) };
+        let shadow = self.check.then(|| {
+            let shadow = Shadow::new(bytes);
+            shadow.mark_initialised(0..bytes);
+            Box::new(shadow)
+        });
+        let memory = DeviceMemory::new(pages.as_mut_ptr() as u64, bytes, shadow, Box::new(pages));
+        Buffer { memory: Arc::new(memory), len: values.len(), element: PhantomData }
+    }
+
+    fn view<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DeviceSlice<'a, T> {
+        DeviceSlice::new(buffer.range())
+    }
+
+    fn view_mut<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DeviceSliceMut<'a, T> {
+        DeviceSliceMut::new(buffer.range())
+    }
+
+    fn ptr<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DevicePtr<'a, T> {
+        DevicePtr::new(buffer.range())
+    }
+
+    fn ptr_mut<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DevicePtrMut<'a, T> {
+        DevicePtrMut::new(buffer.range())
+    }
+
+    fn read<T: Copy + Send + Sync + 'static>(&self, buffer: &Buffer<T>) -> Vec<T> {
+        // SAFETY: the memory holds this many values of this type, and no launch is under way.
+        unsafe { std::slice::from_raw_parts(buffer.memory.address() as *const T, buffer.len) }.to_vec()
+    }
+
+    fn run(&self, shape: LaunchShape, launch: Launch) -> Result<(), String> {
+        self.executor.run(shape, &launch).map_err(|fault| fault.to_string())
+    }
+
+    fn has_sm_90(&self) -> bool {
+        true
+    }
+}
+
+fn run_all(check: bool, seed: u64) {
+    let backend =
+        Cpu { executor: Executor::new(ExecutorOptions { threads: 2, check, seed, ..Default::default() }), check };
+    for (name, case) in device_api::cases::<Cpu>() {
+        println!("{name}");
+        case(&backend);
+    }
+}
+
+#[test]
+fn every_case_holds() {
+    run_all(false, 1);
+}
+
+#[test]
+fn every_case_holds_under_the_checker() {
+    run_all(true, 2);
+}
+
+#[test]
+fn a_failed_assertion_names_its_place_and_values() {
+    let backend = Cpu { executor: Executor::new(ExecutorOptions::default()), check: false };
+    let fault = |launch| backend.run(LaunchShape::linear(1, 8), launch).unwrap_err();
+    let message = fault(test_kernels::output::assert_equal::launch(4, 5));
+    for part in ["left == right", "left 4, right 5", "output.rs"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let message = fault(test_kernels::output::assert_below::launch(7));
+    assert!(message.contains("index < limit"), "{message}");
+}

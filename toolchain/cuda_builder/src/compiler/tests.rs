@@ -1,0 +1,155 @@
+//! The search, over made-up toolchains: shell scripts that answer as rustc does.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::{KernelCompiler, Search, parse};
+use crate::CudaBuilderError;
+
+/// A folder of toolchains, and the search that looks at them and nowhere else.
+struct World {
+    folder: TempDir,
+    search: Search,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let search = Search {
+            named: None,
+            active: at("active/usr/bin/rustc"),
+            unpacked: vec![at("elsewhere"), at("unpacked")],
+            system: at("system/usr/bin/rustc"),
+        };
+        Self { folder, search }
+    }
+
+    fn root(&self, place: &str) -> PathBuf {
+        self.folder.path().join(place)
+    }
+
+    /// Puts a compiler of this version into a place.
+    fn install(&self, place: &str, version: &str, source: bool) -> PathBuf {
+        let root = self.root(place);
+        let answer = format!(
+            "case $1 in -vV) printf 'rustc {version}\\nrelease: {version}\\n';; *) echo '{}';; esac",
+            root.join("usr").display()
+        );
+        if source {
+            let library = root.join("usr/lib/rustlib/src/rust/library");
+            fs::create_dir_all(&library).unwrap();
+            fs::write(library.join("Cargo.lock"), "").unwrap();
+        }
+        script(&root.join("usr/bin/rustc"), &answer)
+    }
+
+    fn found(&self) -> PathBuf {
+        self.search.run().unwrap_or_else(|error| panic!("{error}")).rustc
+    }
+
+    fn refusal(&self) -> CudaBuilderError {
+        self.search.run().expect_err("nothing here is usable")
+    }
+}
+
+fn script(path: &Path, body: &str) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_owned()
+}
+
+/// Each place wins over all that come after it, and steps aside when it has no source or is too old.
+#[test]
+fn places_are_tried_in_order() {
+    let mut world = World::new();
+    let system = world.install("system", "1.95.0", true);
+    assert_eq!(world.found(), system);
+    let unpacked = world.install("unpacked", "1.96.0", true);
+    assert_eq!(world.found(), unpacked);
+    world.install("active", "1.95.0", false);
+    assert_eq!(world.found(), unpacked, "the active toolchain has no rust-src");
+    world.install("active", "1.94.1", true);
+    assert_eq!(world.found(), unpacked, "the active toolchain is too old");
+    let active = world.install("active", "1.97.0-nightly", true);
+    assert_eq!(world.found(), active);
+    let named = world.install("named", "1.95.0", true);
+    world.search.named = Some(named.clone().into());
+    assert_eq!(world.found(), named);
+}
+
+#[test]
+fn nothing_found_names_each_place_and_ends_with_the_command() {
+    let world = World::new();
+    world.install("active", "1.95.0", false);
+    let text = world.refusal().to_string();
+    assert!(text.starts_with("no kernel compiler: kernels need rustc 1.95.0 or later"), "{text}");
+    assert!(text.contains("version 1.95.0, without the standard library's source (rust-src)"), "{text}");
+    assert!(text.contains("system/usr/bin/rustc: not there"), "{text}");
+    assert!(text.contains("target/kernel-toolchain: not there"), "{text}");
+    assert!(text.contains("rustup component add rust-src"), "{text}");
+    assert!(text.ends_with("scripts/kernel-toolchain"), "{text}");
+}
+
+#[test]
+fn only_an_old_compiler_is_the_wrong_version() {
+    let world = World::new();
+    let rustc = world.install("system", "1.85.0", true);
+    let text = world.refusal().to_string();
+    let want = format!("found rustc 1.85.0 at {}, kernels need 1.95.0 or later", rustc.display());
+    assert!(text.contains(&want) && text.ends_with("scripts/kernel-toolchain"), "{text}");
+}
+
+/// What the variable names is used or refused, never passed over.
+#[test]
+fn a_named_compiler_that_will_not_do_is_an_error() {
+    let mut world = World::new();
+    world.install("system", "1.96.0", true);
+    for (rustc, want) in [
+        (world.install("old", "1.80.0", true), "found rustc 1.80.0"),
+        (world.install("bare", "1.96.0", false), "without the standard library's source"),
+        (world.root("nowhere/rustc"), "not there"),
+        (script(&world.root("broken/rustc"), "echo 'no such luck' >&2; exit 1"), "failed: no such luck"),
+        (script(&world.root("odd/rustc"), "echo hello"), "names no release"),
+    ] {
+        world.search.named = Some(rustc.into());
+        let text = world.refusal().to_string();
+        assert!(text.contains(want), "{want} is not in: {text}");
+    }
+}
+
+/// An unpacked compiler does not find its own libraries; it is then run with their folder, which the builder needs too.
+#[test]
+fn a_compiler_that_needs_its_library_folder_gets_it() {
+    let world = World::new();
+    let rustc = world.install("unpacked", "1.96.0", true);
+    let libraries = world.root("unpacked/usr/lib/x86_64-linux-gnu");
+    fs::create_dir_all(&libraries).unwrap();
+    fs::write(libraries.join("librustc_driver-0123.so"), "").unwrap();
+    let answers = fs::read_to_string(&rustc).unwrap();
+    let answers = answers.strip_prefix("#!/bin/sh\n").unwrap();
+    script(&rustc, &format!("[ \"$LD_LIBRARY_PATH\" = '{}' ] || exit 127\n{answers}", libraries.display()));
+    let compiler = world.search.run().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(compiler.library_dir, Some(libraries));
+    assert_eq!(compiler.version, "1.96.0");
+}
+
+/// The machine that runs the tests has a kernel compiler.
+#[test]
+fn the_real_search_finds_a_compiler() {
+    let compiler =
+        KernelCompiler::find(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap_or_else(|error| panic!("{error}"));
+    assert!(parse(&compiler.version) >= (1, 95, 0), "{compiler:?}");
+}
+
+#[test]
+fn versions_are_compared_as_numbers() {
+    assert!(parse("1.100.0") > parse("1.95.0"));
+    assert!(parse("1.95.0-nightly") >= parse("1.95.0"));
+    assert!(parse("1.9.5") < parse("1.95.0"));
+    assert_eq!(parse("none"), (0, 0, 0));
+}

@@ -1,0 +1,174 @@
+//! Throughput of the CPU target: `cargo bench -p cuda_std`. Medians of repeated launches, as a table.
+
+#![allow(missing_docs)] // the kernels' `launch` modules
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuda_std::cpu::{self, Executor, ExecutorOptions, Shadow};
+use cuda_std::launch::{DeviceMemory, DeviceSlice, DeviceSliceMut, Launch, MemoryRange};
+use cuda_std::prelude::*;
+
+/// One element a thread: what a thread costs.
+#[kernel]
+pub fn scale(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>, factor: f32) {
+    let index = thread::index_1d() as usize;
+    if index < source.len() {
+        target.set(index, source.get(index) * factor);
+    }
+}
+
+/// A row of 4,096 elements a thread: what an element costs.
+#[kernel]
+pub fn scale_rows(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>, factor: f32) {
+    let row = thread::index_1d() as usize;
+    let part = row * ROW..(row + 1) * ROW;
+    let (from, to) = (source.sub(part.clone()), target.sub(part));
+    for column in 0..from.len() {
+        to.set(column, from.get(column) * factor);
+    }
+}
+const ROW: usize = 4_096;
+
+/// The sum of a block's 256 elements, in shared memory, a barrier a level.
+#[kernel(cooperative, max_threads = 256)]
+pub fn block_sums(values: GlobalSlice<f32>, sums: GlobalSliceMut<f32>) {
+    let partial = shared_slice![f32; 256];
+    let (thread, block) = (thread::thread_idx_x() as usize, thread::block_idx_x() as usize);
+    partial.set(thread, values.get(block * 256 + thread));
+    cpu::barrier();
+    let mut half = 128;
+    while half > 0 {
+        if thread < half {
+            partial.set(thread, partial.get(thread) + partial.get(thread + half));
+        }
+        cpu::barrier();
+        half /= 2;
+    }
+    if thread == 0 {
+        sums.set(block, partial.get(0));
+    }
+}
+
+/// The same sum by shuffles within warps and one barrier.
+#[kernel(cooperative, max_threads = 256)]
+pub fn block_sums_by_warps(values: GlobalSlice<f32>, sums: GlobalSliceMut<f32>) {
+    let partial = shared_slice![f32; 8];
+    let (thread, block) = (thread::thread_idx_x() as usize, thread::block_idx_x() as usize);
+    let warp_sum =
+        |value: f32| cpu::warp_collective("sum", u32::MAX, value, |lanes| [lanes.iter().flatten().sum::<f32>(); 32]);
+    let sum = warp_sum(values.get(block * 256 + thread));
+    if thread % 32 == 0 {
+        partial.set(thread / 32, sum);
+    }
+    cpu::barrier();
+    if thread < 32 {
+        let sum = warp_sum(if thread < 8 { partial.get(thread) } else { 0.0 });
+        if thread == 0 {
+            sums.set(block, sum);
+        }
+    }
+}
+
+/// Barriers and nothing else: what a switch costs.
+#[kernel(cooperative, max_threads = 256)]
+pub fn barriers(n: u32) {
+    for _ in 0..n {
+        cpu::barrier();
+    }
+}
+
+struct Memory(Arc<DeviceMemory>);
+
+impl Memory {
+    fn new(n: usize, check: bool) -> Self {
+        let mut owner = vec![1.0f32; n];
+        let shadow = check.then(|| {
+            let shadow = Box::new(Shadow::new(4 * n));
+            shadow.mark_initialised(0..4 * n);
+            shadow
+        });
+        Self(Arc::new(DeviceMemory::new(owner.as_mut_ptr() as u64, 4 * n, shadow, Box::new(owner))))
+    }
+
+    fn range(&self) -> MemoryRange {
+        MemoryRange::new(self.0.clone(), 0..self.0.bytes())
+    }
+
+    fn view(&self) -> DeviceSlice<'_, f32> {
+        DeviceSlice::new(self.range())
+    }
+
+    fn view_mut(&self) -> DeviceSliceMut<'_, f32> {
+        DeviceSliceMut::new(self.range())
+    }
+}
+
+/// Median seconds of a launch over at least 15 repetitions and half a second, after one that is not counted.
+fn seconds(executor: &Executor, shape: LaunchShape, launch: &Launch) -> f64 {
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < 16 || begin.elapsed().as_secs_f64() < 0.5 {
+        let start = Instant::now();
+        executor.run(shape, launch).expect("the bench's kernels are correct");
+        times.push(start.elapsed().as_secs_f64());
+    }
+    let counted = &mut times[1..];
+    counted.sort_by(f64::total_cmp);
+    counted[counted.len() / 2]
+}
+
+fn main() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("| kernel | threads | checked | a launch, us | millions a second | ns each, a core |");
+    println!("|---|---|---|---|---|---|");
+    let settings = [(1, false), (cores, false), (cores, true)];
+    for (threads, check) in settings {
+        let executor = Executor::new(ExecutorOptions { threads, check, ..ExecutorOptions::default() });
+        // Checked runs are some hundred times slower.
+        let shrink = if check { 64 } else { 1 };
+        let (n, n_blocks) = ((1 << 20) / shrink, 4_096 / shrink as u32);
+        let (source, target) = (Memory::new(n, check), Memory::new(n, check));
+        let sums = Memory::new(n_blocks as usize, check);
+        let row = |name: &str, shape: LaunchShape, launch: Launch, count: f64| {
+            let time = seconds(&executor, shape, &launch);
+            let (rate, each) = (count / time, time * threads as f64 / count);
+            println!("| {name} | {threads} | {check} | {:.1} | {:.3} | {:.2} |", time * 1e6, rate / 1e6, each * 1e9);
+        };
+        let cover = LaunchShape::cover(n, 256);
+        row(
+            "plain, an element a thread (threads)",
+            cover,
+            scale::launch(source.view(), target.view_mut(), 2.0),
+            n as f64,
+        );
+        let rows = LaunchShape::linear((n / ROW / 4).max(1) as u32, 4);
+        row(
+            "plain, a row of 4,096 a thread (elements)",
+            rows,
+            scale_rows::launch(source.view(), target.view_mut(), 2.0),
+            n as f64,
+        );
+        let blocks = LaunchShape::linear(n_blocks, 256);
+        row(
+            "cooperative, sum by barriers (blocks)",
+            blocks,
+            block_sums::launch(source.view(), sums.view_mut()),
+            n_blocks.into(),
+        );
+        row(
+            "cooperative, sum by warps (blocks)",
+            blocks,
+            block_sums_by_warps::launch(source.view(), sums.view_mut()),
+            n_blocks.into(),
+        );
+        row("cooperative, barriers alone (switches)", blocks, barriers::launch(64), 64.0 * 256.0 * f64::from(n_blocks));
+        row(
+            "an empty launch of one block",
+            LaunchShape::linear(1, 32),
+            scale::launch(source.view(), target.view_mut(), 2.0),
+            1.0,
+        );
+        row("a cooperative launch of one block of 256", LaunchShape::linear(1, 256), barriers::launch(1), 1.0);
+    }
+}
