@@ -46,6 +46,7 @@ fn main() {
     for name in ["simulated.csv", "simulated.parquet"] {
         trials.push(Trial::test(format!("case_s_damaged_{name}"), move || damage(simulated(name)?)));
     }
+    trials.push(Trial::test("command_line", command_line));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -148,6 +149,50 @@ fn simulated(name: &str) -> Result<Vec<u8>, Failed> {
     let path = folder.path().join(name);
     write_bars(&path, &Simulation { market: Market::Regimes, n_bars: 3_000, seed: 1 }.bars())?;
     Ok(std::fs::read(path)?)
+}
+
+/// The program's exit code, standard output and standard error.
+fn onegraph(arguments: &[&str]) -> Result<(i32, String, String), Failed> {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_onegraph")).args(arguments).output()?;
+    let text = |bytes| String::from_utf8(bytes).map_err(|e| Failed::from(e.to_string()));
+    Ok((output.status.code().unwrap_or(-1), text(output.stdout)?, text(output.stderr)?))
+}
+
+fn command_line() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["market.csv", "market.parquet"] {
+        let market = path(name);
+        let simulate =
+            ["data", "simulate", "--sim", "mean-reverting", "--bars", "500", "--seed", "3", "--out", &market];
+        let (code, out, err) = onegraph(&simulate)?;
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        let (code, out, err) = onegraph(&["data", "inspect", &market, "--bar", "1h", "--json"])?;
+        assert_eq!((code, err.as_str()), (0, ""));
+        let seen: serde_json::Value = serde_json::from_str(&out)?;
+        assert_eq!((&seen["rows"], &seen["bars"], &seen["interval_s"]), (&500.into(), &42.into(), &3600.0.into()));
+        assert_eq!(seen["measured"], serde_json::json!(["spread"]));
+    }
+    let broken = path("broken.csv");
+    std::fs::write(&broken, "time,open,high,low,close,volume\n2024-01-02,1,2,3,1,5\n2024-01-03,1,2,1,1,5\n")?;
+    let (code, out, err) = onegraph(&["data", "inspect", &broken])?;
+    // What is right is still told; then the file is refused.
+    assert!(out.contains("HighBelowLow: 1") && out.contains("2024-01-03T00:00:00Z"), "{out}");
+    assert_eq!(code, 2);
+    assert!(err.starts_with(&format!("error: {broken}, line 2: high 2 is below low 3; correct the row")), "{err}");
+    for wrong in [
+        ["data", "inspect", &path("absent.csv")].as_slice(),
+        &["data", "inspect", &broken, "--symbol", "X"],
+        &["data", "inspect", &broken, "--bar", "2m"],
+        &["data", "simulate", "--out", &path("market.xlsx")],
+        &["data", "simulate", "--out", &path("no/such/folder.csv")],
+        &["data", "simulate", "--bars", "0", "--out", &path("x.csv")],
+    ] {
+        let (code, out, err) = onegraph(wrong)?;
+        assert_eq!((code, out.as_str()), (2, ""), "{wrong:?}");
+        assert!(err.starts_with("error: "), "{err}");
+    }
+    Ok(())
 }
 
 /// Nullable columns in dictionaries, as most programs write them.
