@@ -1,6 +1,6 @@
 //! Whole-warp exchanges. All 32 lanes of the warp call each of these together.
 
-use cuda_std::warp;
+use cuda_std::warp::{self, WarpReductionOp};
 
 /// Lanes of a warp.
 pub(crate) const N_LANES: usize = 32;
@@ -23,6 +23,13 @@ pub(crate) fn all(mut value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
         distance /= 2;
     }
     value
+}
+
+/// The largest of the lanes' values.
+#[inline(always)]
+pub(crate) fn largest(value: u32) -> u32 {
+    // SAFETY: all lanes of the warp take part, as this module demands of its callers.
+    unsafe { warp::warp_reduce(WHOLE_WARP, value, WarpReductionOp::Max) }
 }
 
 /// Sum of the values of this lane and all lanes before it, modulo 2^64.

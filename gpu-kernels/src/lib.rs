@@ -1,7 +1,5 @@
 //! The kernels, a file per subject.
 
-#![cfg_attr(target_os = "cuda", feature(core_float_math))]
-
 pub mod copy;
 pub mod counters;
 pub mod gather;

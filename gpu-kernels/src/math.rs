@@ -1,13 +1,12 @@
 //! Functions of real numbers that both targets compute alike: the square root is the machine's correctly rounded one, the
 //! others are the same code on both.
 
+use cuda_std::GpuFloat;
+
 /// Square root, correctly rounded.
 #[inline(always)]
 pub fn sqrt(x: f32) -> f32 {
-    #[cfg(target_os = "cuda")]
-    return core::f32::math::sqrt(x);
-    #[cfg(not(target_os = "cuda"))]
-    x.sqrt()
+    GpuFloat::sqrt(x)
 }
 
 /// Natural logarithm, within 1 unit in the last place.

@@ -45,11 +45,7 @@ pub const fn scan_sample_shape(n: usize) -> LaunchShape {
 /// Sum of each block's elements, in units. Shapes: priorities [n], from a multiple of 16 bytes, none above max_priority \[1\];
 /// block_sums [[`n_scan_blocks`]]. Launch: [`scan_shape`].
 #[kernel(cooperative, max_threads = 1024)]
-pub fn scan_block_sums(
-    priorities: GlobalSlice<f32>,
-    max_priority: GlobalSlice<f32>,
-    block_sums: GlobalSliceMut<u64>,
-) {
+pub fn scan_block_sums(priorities: GlobalSlice<f32>, max_priority: GlobalSlice<f32>, block_sums: GlobalSliceMut<u64>) {
     let elements = load_units(&priorities, max_priority.get(0));
     let (_, total) = scan_block(elements.iter().sum(), shared_slice![u64; N_WARPS]);
     if thread::thread_idx_x() == 0 {

@@ -12,31 +12,32 @@ pub mod shared;
 pub mod tensor;
 pub mod warp;
 
+use bytemuck::Pod;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, DeviceSlice, DeviceSliceMut, Launch};
 use cuda_std::shape::LaunchShape;
 
 /// Where kernels run.
 pub trait Backend {
     /// Memory of the device.
-    type Buffer<T: Copy + Send + Sync + 'static>;
+    type Buffer<T: Pod + Send + Sync>;
 
     /// Memory that holds `values`.
-    fn upload<T: Copy + Send + Sync + 'static>(&self, values: &[T]) -> Self::Buffer<T>;
+    fn upload<T: Pod + Send + Sync>(&self, values: &[T]) -> Self::Buffer<T>;
 
     /// For a parameter that is read.
-    fn view<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Self::Buffer<T>) -> DeviceSlice<'a, T>;
+    fn view<'a, T: Pod + Send + Sync>(&self, buffer: &'a Self::Buffer<T>) -> DeviceSlice<'a, T>;
 
     /// For a parameter that is written.
-    fn view_mut<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Self::Buffer<T>) -> DeviceSliceMut<'a, T>;
+    fn view_mut<'a, T: Pod + Send + Sync>(&self, buffer: &'a Self::Buffer<T>) -> DeviceSliceMut<'a, T>;
 
     /// For a pointer that is read.
-    fn ptr<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Self::Buffer<T>) -> DevicePtr<'a, T>;
+    fn ptr<'a, T: Pod + Send + Sync>(&self, buffer: &'a Self::Buffer<T>) -> DevicePtr<'a, T>;
 
     /// For a pointer that is written.
-    fn ptr_mut<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Self::Buffer<T>) -> DevicePtrMut<'a, T>;
+    fn ptr_mut<'a, T: Pod + Send + Sync>(&self, buffer: &'a Self::Buffer<T>) -> DevicePtrMut<'a, T>;
 
     /// The contents, once all launches have ended.
-    fn read<T: Copy + Send + Sync + 'static>(&self, buffer: &Self::Buffer<T>) -> Vec<T>;
+    fn read<T: Pod + Send + Sync>(&self, buffer: &Self::Buffer<T>) -> Vec<T>;
 
     /// Runs a launch to its end; the error is what it failed with.
     fn run(&self, shape: LaunchShape, launch: Launch) -> Result<(), String>;
@@ -46,7 +47,7 @@ pub trait Backend {
 }
 
 /// Uploads `n` copies of a value that stands for "not written".
-pub fn unwritten<B: Backend, T: Copy + Send + Sync + 'static>(backend: &B, n: usize, filler: T) -> B::Buffer<T> {
+pub fn unwritten<B: Backend, T: Pod + Send + Sync>(backend: &B, n: usize, filler: T) -> B::Buffer<T> {
     backend.upload(&vec![filler; n])
 }
 
@@ -65,8 +66,11 @@ pub fn random_floats(seed: u64, n: usize, low: f64, high: f64) -> Vec<f64> {
     random_bits(seed).take(n).map(|bits| low + (high - low) * (bits >> 11) as f64 / (1u64 << 53) as f64).collect()
 }
 
-/// Every case by its name, for a harness.
-pub fn cases<B: Backend>() -> Vec<(&'static str, fn(&B))> {
+/// A case and its name.
+pub type NamedCase<B> = (&'static str, fn(&B));
+
+/// Every case, for a harness.
+pub fn cases<B: Backend>() -> Vec<NamedCase<B>> {
     vec![
         ("indices_and_barriers", indices::thread_indices),
         ("counting_barriers", indices::counting_barriers),

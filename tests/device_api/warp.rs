@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use bytemuck::Pod;
 use cuda_std::launch::{DeviceSlice, DeviceSliceMut, Launch};
 use cuda_std::shape::LaunchShape;
 use cuda_std::{bf16, f16};
@@ -31,7 +32,7 @@ fn source(mode: usize, lane: usize, b: usize, width: usize) -> Option<usize> {
 type ShuffleLaunch<T> =
     for<'a> fn(DeviceSlice<'a, T>, DeviceSliceMut<'a, T>, DeviceSliceMut<'a, u32>, u32, u32, u32) -> Launch;
 
-fn shuffle<B: Backend, T: Copy + PartialEq + Debug + Send + Sync + 'static>(
+fn shuffle<B: Backend, T: Pod + PartialEq + Debug + Send + Sync>(
     backend: &B,
     name: &str,
     launch: ShuffleLaunch<T>,
@@ -130,7 +131,7 @@ fn tree<T: Copy>(mut values: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     values[0]
 }
 
-fn reduce<B: Backend, T: Copy + PartialEq + Debug + Send + Sync + 'static>(
+fn reduce<B: Backend, T: Pod + PartialEq + Debug + Send + Sync>(
     backend: &B,
     launch: ReduceLaunch<T>,
     from_bits: impl Fn(u64) -> T,
@@ -177,7 +178,7 @@ pub fn shuffle_after_a_branch<B: Backend>(backend: &B) {
     let (input, out) = (backend.upload(&values), unwritten(backend, 32, u32::MAX));
     let launch = warp::shuffle_after_a_branch::launch(backend.view(&input), backend.view_mut(&out));
     backend.run(LaunchShape::linear(1, 32), launch).unwrap();
-    let step = |value: u32| if value % 2 == 0 { value / 2 } else { 3 * value + 1 };
+    let step = |value: u32| if value.is_multiple_of(2) { value / 2 } else { 3 * value + 1 };
     let want: Vec<u32> = (0..32).map(|lane| step(values[(lane + 1).min(31)])).collect();
     assert_eq!(backend.read(&out), want);
     let (values, sums) = (backend.upload(&values), unwritten(backend, 32, 0));

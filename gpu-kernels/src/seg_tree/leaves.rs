@@ -4,6 +4,7 @@ use cuda_std::prelude::*;
 use half::bf16;
 
 use super::{GROUP_LEVELS, TreeShape};
+use crate::lanes::{self, N_LANES};
 use crate::math;
 
 /// Added to |td| so that no transition loses all chance (Schaul et al. 2016, section 3.3).
@@ -24,7 +25,7 @@ pub const fn seg_tree_leaves_shape(n: usize) -> LaunchShape {
 /// Shapes: indices, td [n], indices under N; tree_bits \[2N\], the bits of the tree's f32; owners
 /// [[`TreeShape::owners_len`]], zero at first; max_priority_bits \[1\], the bits of an f32 that only rises. Launch:
 /// [`seg_tree_leaves_shape`].
-#[kernel]
+#[kernel(cooperative)]
 pub fn seg_tree_update_leaves(
     indices: GlobalSlice<u32>,
     td: GlobalSlice<bf16>,
@@ -34,17 +35,21 @@ pub fn seg_tree_update_leaves(
     alpha: f32,
 ) {
     let row = thread::index_1d() as usize;
-    if row >= indices.len() {
-        return;
-    }
-    let error = td.get(row).to_f32();
-    if !error.is_finite() {
-        return;
-    }
     let shape = TreeShape::of_nodes(tree_bits.len());
-    let bits = priority(error, alpha, shape).to_bits();
-    put(&tree_bits, &owners, shape, indices.get(row) as usize, row, bits);
-    max_priority_bits.fetch_max(0, bits);
+    // 0 is no priority: those are all positive.
+    let mut bits = 0;
+    if row < indices.len() {
+        let error = td.get(row).to_f32();
+        if error.is_finite() {
+            bits = priority(error, alpha, shape).to_bits();
+            put(&tree_bits, &owners, shape, indices.get(row) as usize, row, bits);
+        }
+    }
+    // One atomic a warp: of 8,192 on one address each would wait for those before it.
+    let highest = lanes::largest(bits);
+    if highest > 0 && row % N_LANES == 0 {
+        max_priority_bits.fetch_max(0, highest);
+    }
 }
 
 /// First launch of an insertion: each row's slot gets the highest priority so far.

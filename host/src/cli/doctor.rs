@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::output::{self, Json};
 use super::{DeviceArgument, Error, Global};
 use crate::device::{Device, DeviceChoice};
+use crate::error::DeviceError;
 use crate::images::KERNELS;
 
 /// Arguments of `doctor`.
@@ -56,6 +57,7 @@ impl Arguments {
         let mut checks = vec![driver()];
         match &gpu {
             Ok(device) => checks.extend([gpu_found(device), kernels_on_gpu(device)]),
+            Err(DeviceError::Driver(_)) => checks.push(Check::missing("GPU", "none is seen without a driver", INSTALL)),
             Err(error) => checks.push(Check::missing("GPU", error.to_string(), "nvidia-smi")),
         }
         checks.extend([cpu()?, images(), compiler(), rustup()]);
@@ -80,6 +82,8 @@ impl Report {
     }
 }
 
+/// On Ubuntu; other distributions have a package of their own.
+const INSTALL: &str = "sudo ubuntu-drivers install";
 const KERNELS_ON_GPU: &str = "kernels on the GPU";
 
 fn driver() -> Check {
@@ -131,7 +135,8 @@ fn images() -> Check {
 
 /// Needed to build, not to run.
 fn compiler() -> Check {
-    match KernelCompiler::find(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-kernels"))) {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    match KernelCompiler::find(&workspace.join("gpu-kernels")) {
         Ok(compiler) => {
             Check::ok("kernel compiler", format!("rustc {}, {}", compiler.version, compiler.rustc.display()))
         }

@@ -10,3 +10,12 @@ pub mod shared;
 pub mod small;
 pub mod tensor;
 pub mod warp;
+
+use cuda_std::view::GlobalSliceMut;
+
+/// Writes result r at `first + r * stride`.
+#[inline(always)]
+pub(crate) fn put_rows<T: Copy, const N: usize>(out: &GlobalSliceMut<T>, first: usize, stride: usize, results: [T; N]) {
+    // A loop over the array would put it into local memory; this is unrolled.
+    let _: [(); N] = core::array::from_fn(|row| out.set(first + row * stride, results[row]));
+}

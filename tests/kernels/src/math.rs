@@ -2,6 +2,8 @@
 
 use cuda_std::{FloatExt, fast, prelude::*};
 
+use crate::put_rows;
+
 /// Functions of the first table, as [`float_math_f32`] and [`float_math_f64`] write them: one row of `values.len()` each.
 pub const FLOAT_FUNCTIONS: [&str; 26] = [
     "floor", "ceil", "round", "trunc", "fract", "abs", "signum", "sqrt", "exp", "exp2", "ln", "log2", "log10", "cbrt",
@@ -46,11 +48,7 @@ macro_rules! float_math {
                 GpuFloat::powi(x, 3),
                 GpuFloat::mul_add(x, x, 1.0),
             ];
-            let mut row = 0;
-            results.map(|result| {
-                out.set(row * n + index, result);
-                row += 1;
-            });
+            put_rows(&out, index, n, results);
         }
     };
 }
@@ -76,11 +74,7 @@ pub fn float_ext(values: GlobalSlice<f64>, out: GlobalSliceMut<f64>) {
         (x.abs() + 1.0).log_gamma(),
         x.saturate(),
     ];
-    let mut row = 0;
-    results.map(|result| {
-        out.set(row * n + index, result);
-        row += 1;
-    });
+    put_rows(&out, index, n, results);
 }
 
 /// Rows exp2, log2 of |x|, rsqrt of |x|, rcp, sqrt of |x|, tanh, sin, cos, exp, ln of |x|, sigmoid, tf32.
@@ -105,11 +99,7 @@ pub fn fast_math(values: GlobalSlice<f32>, out: GlobalSliceMut<f32>) {
         fast::sigmoid(x),
         fast::round_tf32(x),
     ];
-    let mut row = 0;
-    results.map(|result| {
-        out.set(row * n + index, result);
-        row += 1;
-    });
+    put_rows(&out, index, n, results);
 }
 
 /// Pairs of values packed as bf16 and as f16, rows of half as many words.

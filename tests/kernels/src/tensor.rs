@@ -123,11 +123,9 @@ pub fn wgmma_bf16(a: GlobalSlice<u16>, b: GlobalSlice<u16>, d: GlobalSliceMut<f3
         wgmma::m64n128k16_bf16(&mut sums, a.advanced(96), b.advanced(96), true);
         wgmma::commit_group();
         wgmma::wait_group::<0>();
-        let mut i = 0;
-        sums.map(|sum| {
-            let (row, column) = wgmma::place(thread, i);
-            d.set((row * 128 + column) as usize, sum);
-            i += 1;
+        let _: [(); 64] = core::array::from_fn(|i| {
+            let (row, column) = wgmma::place(thread, i as u32);
+            d.set((row * 128 + column) as usize, sums[i]);
         });
     }
 }

@@ -5,22 +5,13 @@
 use cuda_std::prelude::*;
 use cuda_std::warp::{self, WarpReduceValue, WarpReductionOp, WarpShuffleValue};
 
+use crate::put_rows;
+
 /// The lane, if it takes part.
 #[inline(always)]
 fn lane_of(mask: u32) -> Option<usize> {
     let lane = warp::lane_id();
     (mask >> lane & 1 == 1).then_some(lane as usize)
-}
-
-/// Writes one lane's results, result r into row r of 32 values.
-#[inline(always)]
-fn put_rows<T: Copy, const N: usize>(out: &GlobalSliceMut<T>, lane: usize, results: [T; N]) {
-    let mut row = 0;
-    // Unrolled, so that the array stays in registers.
-    results.map(|result| {
-        out.set(row * 32 + lane, result);
-        row += 1;
-    });
 }
 
 macro_rules! shuffles {
@@ -39,8 +30,8 @@ macro_rules! shuffles {
             if let Some(lane) = lane_of(mask) {
                 // SAFETY: exactly the lanes of the mask come here, all with the same arguments.
                 let results = unsafe { all_modes(mask, values.get(lane), b, width) };
-                put_rows(&out, lane, results.map(|(value, _)| value));
-                put_rows(&in_range, lane, results.map(|(_, flag)| flag as u32));
+                put_rows(&out, lane, 32, results.map(|(value, _)| value));
+                put_rows(&in_range, lane, 32, results.map(|(_, flag)| flag as u32));
             }
         }
     )*};
@@ -91,7 +82,7 @@ pub fn votes(predicates: GlobalSlice<u32>, out: GlobalSliceMut<u32>, mask: u32) 
                 warp::elect(mask) as u32,
             ]
         };
-        put_rows(&out, lane, results);
+        put_rows(&out, lane, 32, results);
     }
 }
 
@@ -115,7 +106,7 @@ macro_rules! reductions {
             if let Some(lane) = lane_of(mask) {
                 // SAFETY: exactly the lanes of the mask come here.
                 let results = unsafe { all_reductions(mask, values.get(lane)) };
-                put_rows(&out, lane, results);
+                put_rows(&out, lane, 32, results);
             }
         }
     )*};
@@ -129,7 +120,16 @@ macro_rules! reductions {
 unsafe fn all_reductions<T: WarpReduceValue + Copy>(mask: u32, value: T) -> [T; 6] {
     use WarpReductionOp::{Add, And, Max, Min, Or, Xor};
     // SAFETY: passed on.
-    [Add, Min, Max, And, Or, Xor].map(|op| unsafe { warp::warp_reduce(mask, value, op) })
+    unsafe {
+        [
+            warp::warp_reduce(mask, value, Add),
+            warp::warp_reduce(mask, value, Min),
+            warp::warp_reduce(mask, value, Max),
+            warp::warp_reduce(mask, value, And),
+            warp::warp_reduce(mask, value, Or),
+            warp::warp_reduce(mask, value, Xor),
+        ]
+    }
 }
 
 reductions! {

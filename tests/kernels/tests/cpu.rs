@@ -6,6 +6,7 @@ mod device_api;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use cuda_std::cpu::{Executor, ExecutorOptions, Shadow};
 use cuda_std::launch::{DeviceMemory, DevicePtr, DevicePtrMut, DeviceSlice, DeviceSliceMut, Launch, MemoryRange};
 use cuda_std::shape::LaunchShape;
@@ -30,45 +31,41 @@ impl<T> Buffer<T> {
     }
 }
 
-/// A page's start, so that vector accesses are aligned as on a device.
-#[derive(Clone, Copy)]
-#[repr(align(256))]
-struct Page(#[allow(dead_code)] [u8; 256]);
-
 impl Backend for Cpu {
-    type Buffer<T: Copy + Send + Sync + 'static> = Buffer<T>;
+    type Buffer<T: Pod + Send + Sync> = Buffer<T>;
 
-    fn upload<T: Copy + Send + Sync + 'static>(&self, values: &[T]) -> Buffer<T> {
+    fn upload<T: Pod + Send + Sync>(&self, values: &[T]) -> Buffer<T> {
         let bytes = size_of_val(values);
-        let mut pages = vec![Page([0; 256]); bytes.div_ceil(256)];
-        // SAFETY: the pages are at least as large and as aligned as the values, which are plain data.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), pages.as_mut_ptr().cast::<T>(), values.len()) };
+        // Of 16 bytes each, so that vector accesses are aligned as on a device.
+        let mut words = vec![0u128; bytes.div_ceil(16)];
+        // SAFETY: the words are at least as large and as aligned as the values, which are plain data.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), words.as_mut_ptr().cast::<T>(), values.len()) };
         let shadow = self.check.then(|| {
             let shadow = Shadow::new(bytes);
             shadow.mark_initialised(0..bytes);
             Box::new(shadow)
         });
-        let memory = DeviceMemory::new(pages.as_mut_ptr() as u64, bytes, shadow, Box::new(pages));
+        let memory = DeviceMemory::new(words.as_mut_ptr() as u64, bytes, shadow, Box::new(words));
         Buffer { memory: Arc::new(memory), len: values.len(), element: PhantomData }
     }
 
-    fn view<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DeviceSlice<'a, T> {
+    fn view<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DeviceSlice<'a, T> {
         DeviceSlice::new(buffer.range())
     }
 
-    fn view_mut<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DeviceSliceMut<'a, T> {
+    fn view_mut<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DeviceSliceMut<'a, T> {
         DeviceSliceMut::new(buffer.range())
     }
 
-    fn ptr<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DevicePtr<'a, T> {
+    fn ptr<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DevicePtr<'a, T> {
         DevicePtr::new(buffer.range())
     }
 
-    fn ptr_mut<'a, T: Copy + Send + Sync + 'static>(&self, buffer: &'a Buffer<T>) -> DevicePtrMut<'a, T> {
+    fn ptr_mut<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DevicePtrMut<'a, T> {
         DevicePtrMut::new(buffer.range())
     }
 
-    fn read<T: Copy + Send + Sync + 'static>(&self, buffer: &Buffer<T>) -> Vec<T> {
+    fn read<T: Pod + Send + Sync>(&self, buffer: &Buffer<T>) -> Vec<T> {
         // SAFETY: the memory holds this many values of this type, and no launch is under way.
         unsafe { std::slice::from_raw_parts(buffer.memory.address() as *const T, buffer.len) }.to_vec()
     }

@@ -6,6 +6,7 @@ mod gather;
 mod is_weights;
 mod lab;
 mod philox;
+mod ptx;
 mod reduce;
 mod scan;
 mod seg_tree;
@@ -18,6 +19,7 @@ fn main() {
         gather::cases(),
         is_weights::cases(),
         philox::cases(),
+        ptx::cases(),
         reduce::cases(),
         scan::cases(),
         seg_tree::cases(),

@@ -56,9 +56,11 @@ impl KernelCompiler {
     /// A command that runs this compiler.
     fn command(rustc: &Path, library_dir: Option<&Path>) -> Command {
         let mut command = Command::new(rustc);
-        if let Some(dir) = library_dir {
-            command.env("LD_LIBRARY_PATH", dir);
-        }
+        // The outer cargo's folder may hold another compiler's library of the same name, with another sysroot.
+        match library_dir {
+            Some(dir) => command.env("LD_LIBRARY_PATH", dir),
+            None => command.env_remove("LD_LIBRARY_PATH"),
+        };
         command
     }
 }

@@ -43,7 +43,7 @@ pub struct DriverInfo {
 pub enum DriverError {
     /// No file of that name.
     #[error(
-        "no CUDA driver found: {tried}. Install the NVIDIA driver, set ONEGRAPH_LIBCUDA to the path of its \
+        "no CUDA driver found ({tried}). Install the NVIDIA driver, set ONEGRAPH_LIBCUDA to the path of its \
          libcuda.so.1, or work without a GPU (`--device cpu`)"
     )]
     NotFound {
@@ -136,18 +136,25 @@ fn find() -> Result<Driver, DriverError> {
 fn open() -> Result<Library, DriverError> {
     let chosen = std::env::var("ONEGRAPH_LIBCUDA").ok();
     let candidates = chosen.as_deref().map_or(CANDIDATES.to_vec(), |path| vec![path]);
-    let mut tried = Vec::new();
+    let (mut absent, mut broken) = (Vec::new(), Vec::new());
     for candidate in candidates {
         // SAFETY: the file is the system's driver, or one that the user chose; its initialisers may run.
         match unsafe { Library::open(Some(candidate), RTLD_NOW | RTLD_LOCAL) } {
             Ok(library) => return Ok(library),
-            Err(error) => tried.push(match std::error::Error::source(&error) {
-                Some(reason) => reason.to_string(),
-                None => format!("{candidate}: {error}"),
-            }),
+            Err(error) => {
+                let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                if reason.contains("No such file") {
+                    absent.push(candidate);
+                } else {
+                    broken.push(format!("{candidate} cannot be loaded: {reason}"));
+                }
+            }
         }
     }
-    Err(DriverError::NotFound { tried: tried.join("; ") })
+    if !absent.is_empty() {
+        broken.push(format!("there is no {}", absent.join(", ")));
+    }
+    Err(DriverError::NotFound { tried: broken.join("; ") })
 }
 
 fn symbol(library: &Library, name: &CStr) -> Option<*mut ()> {

@@ -3,7 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | `executor` | a launch over its grid: blocks in parallel, plain kernels as a loop over threads |
-//! | `cooperative` | a block whose threads are coroutines, and its scheduler |
+//! | `cooperative` | a block whose threads are coroutines, and blocks that wait for blocks |
+//! | `team`, `state` | a block's coroutines and their scheduler; what its operations keep |
+//! | `halt` | finds out that no block can go on |
 //! | `barrier`, `warp`, `group` | where those threads meet |
 //! | `shared` | shared memory |
 //! | `stack`, `overflow` | the coroutines' stacks; the message when one overflows |
@@ -19,6 +21,7 @@ mod cooperative;
 mod executor;
 mod fault;
 mod group;
+mod halt;
 mod order;
 mod overflow;
 mod position;
@@ -26,6 +29,8 @@ mod race;
 mod shadow;
 mod shared;
 mod stack;
+mod state;
+mod team;
 mod warp;
 
 pub use access::{fence, on_atomic, on_read, on_sub, on_write};

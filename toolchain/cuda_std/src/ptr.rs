@@ -58,18 +58,18 @@ macro_rules! convert {
     ($ptr:ident, $space:ident, $instruction:literal) => {{
         let converted;
         macro_rules! one {
-                        ($suffix:literal) => {
-                            // SAFETY: computes an address; nothing is accessed.
-                            unsafe {
-                                core::arch::asm!(
-                                    concat!($instruction, $suffix, ".u64 {to}, {from};"),
-                                    to = out(reg64) converted,
-                                    from = in(reg64) $ptr,
-                                    options(pure, nomem, nostack, preserves_flags)
-                                )
-                            }
-                        };
-                    }
+                                    ($suffix:literal) => {
+                                        // SAFETY: computes an address; nothing is accessed.
+                                        unsafe {
+                                            core::arch::asm!(
+                                                concat!($instruction, $suffix, ".u64 {to}, {from};"),
+                                                to = out(reg64) converted,
+                                                from = in(reg64) $ptr,
+                                                options(pure, nomem, nostack, preserves_flags)
+                                            )
+                                        }
+                                    };
+                                }
         match $space {
             AddressSpace::Global => one!("global"),
             AddressSpace::Shared => one!("shared"),
@@ -117,6 +117,24 @@ pub unsafe fn assume_shared<T>(ptr: *mut T) -> *mut T {
         core::hint::assert_unchecked(llvm::is_shared(ptr.cast_const().cast()));
     }
     ptr
+}
+
+/// [`assume_shared`] for the start of an array.
+///
+/// The compiler's inference follows address arithmetic, but not a bare pointer that comes out of `asm!`: accesses at an
+/// array's very start would stay generic. So a zero is added that only the assembler sees to be one. (LLVM 22 crashes on the
+/// more natural `ptr.mask`.)
+///
+/// # Safety
+/// The pointer points into shared memory.
+#[cfg(target_os = "cuda")]
+#[inline(always)]
+pub(crate) unsafe fn assume_shared_start<T>(ptr: *mut T) -> *mut T {
+    let zero: usize;
+    // SAFETY: sets a register.
+    unsafe { core::arch::asm!("mov.b64 {}, 0;", out(reg64) zero, options(pure, nomem, nostack, preserves_flags)) };
+    // SAFETY: passed on.
+    unsafe { assume_shared(ptr) }.wrapping_byte_add(zero)
 }
 
 /// The 32-bit address of a pointer into shared memory, as the instructions on shared memory take it.

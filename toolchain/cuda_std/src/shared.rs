@@ -72,7 +72,7 @@ pub fn static_address<T, S: SharedPlace>(site: S) -> *mut T {
         let _ = site;
         let address = declare::<T, S>();
         // SAFETY: the address is that of a `.shared` variable.
-        unsafe { crate::ptr::assume_shared(address) }
+        unsafe { crate::ptr::assume_shared_start(address) }
     } cpu {
         crate::cpu::shared_static(site.site(), size_of::<T>(), alignment::<T>()).cast()
     })
@@ -119,7 +119,7 @@ pub fn dynamic_shared_mem<T>() -> *mut T {
             );
         }
         // SAFETY: it is a `.shared` variable.
-        unsafe { crate::ptr::assume_shared(address) }
+        unsafe { crate::ptr::assume_shared_start(address) }
     } cpu { crate::cpu::dynamic_shared().0.cast() })
 }
 

@@ -192,7 +192,7 @@ pub fn grid_fence() {
 /// Orders this thread's memory accesses as all threads of the device see them. It waits for nobody.
 #[inline(always)]
 pub fn device_fence() {
-    target!(gpu { llvm::fence_device() } cpu { core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst) })
+    target!(gpu { llvm::fence_device() } cpu { host_fence() })
 }
 
 /// Orders this thread's memory accesses as all threads of the block see them. It waits for nobody.
@@ -204,7 +204,14 @@ pub fn block_fence() {
 /// Orders this thread's memory accesses as the host and other devices see them. It waits for nobody.
 #[inline(always)]
 pub fn system_fence() {
-    target!(gpu { llvm::fence_system() } cpu { core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst) })
+    target!(gpu { llvm::fence_system() } cpu { host_fence() })
+}
+
+/// A fence on the CPU target, which its checker is told of.
+#[cfg(not(target_os = "cuda"))]
+fn host_fence() {
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    crate::cpu::fence();
 }
 
 /// Suspends the thread for about `nanos` nanoseconds, at most a millisecond, as a back-off while it polls. On the CPU

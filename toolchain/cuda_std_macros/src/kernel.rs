@@ -18,34 +18,44 @@ struct Options {
 impl Parse for Options {
     fn parse(input: ParseStream) -> Result<Self> {
         let mut options = Self::default();
+        let mut seen: Vec<Ident> = Vec::new();
         while !input.is_empty() {
             let key: Ident = input.parse()?;
-            if key == "cooperative" {
-                options.cooperative = true;
-            } else {
-                input.parse::<Token![=]>()?;
-                let value = input.parse::<LitInt>()?.base10_parse::<u32>()?;
-                match key.to_string().as_str() {
-                    "max_threads" => options.max_threads = Some(value),
-                    "min_blocks" => options.min_blocks = Some(value),
-                    "max_registers" => options.max_registers = Some(value),
-                    "max_cluster" => options.max_cluster = Some(value),
-                    other => {
-                        return Err(Error::new(
-                            key.span(),
-                            format!(
-                                "unknown option `{other}`; known are `cooperative`, `max_threads = N`, \
-                                 `min_blocks = N`, `max_registers = N`, `max_cluster = N`"
-                            ),
-                        ));
-                    }
+            if seen.contains(&key) {
+                return Err(Error::new(key.span(), format!("`{key}` is given twice")));
+            }
+            match key.to_string().as_str() {
+                "cooperative" => options.cooperative = true,
+                "max_threads" => options.max_threads = Some(bound(input, &key, 1024)?),
+                "min_blocks" => options.min_blocks = Some(bound(input, &key, 32)?),
+                "max_registers" => options.max_registers = Some(bound(input, &key, 255)?),
+                "max_cluster" => options.max_cluster = Some(bound(input, &key, 16)?),
+                other => {
+                    return Err(Error::new(
+                        key.span(),
+                        format!(
+                            "unknown option `{other}`; known are `cooperative`, `max_threads = N`, `min_blocks = N`, \
+                             `max_registers = N`, `max_cluster = N`"
+                        ),
+                    ));
                 }
             }
+            seen.push(key);
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
         Ok(options)
+    }
+}
+
+/// The number after an option's `=`; `most` is what every GPU so far allows.
+fn bound(input: ParseStream, key: &Ident, most: u32) -> Result<u32> {
+    input.parse::<Token![=]>()?;
+    let literal = input.parse::<LitInt>()?;
+    match literal.base10_parse::<u32>()? {
+        value if (1..=most).contains(&value) => Ok(value),
+        value => Err(Error::new(literal.span(), format!("`{key}` is 1 to {most}, not {value}"))),
     }
 }
 
@@ -68,6 +78,18 @@ pub(crate) fn expand(attributes: TokenStream, item: TokenStream) -> Result<Token
 
 fn check(function: &ItemFn) -> Result<()> {
     let signature = &function.sig;
+    if let Some(abi) = &signature.abi {
+        return Err(Error::new_spanned(abi, "`#[kernel]` gives the function its ABI; write none"));
+    }
+    if let Some(asyncness) = &signature.asyncness {
+        return Err(Error::new_spanned(asyncness, "a kernel runs to its end and cannot be `async`"));
+    }
+    if let Some(attribute) = function.attrs.iter().find(|attribute| attribute.path().is_ident("no_mangle")) {
+        return Err(Error::new_spanned(
+            attribute,
+            "`#[kernel]` keeps the function's name in the PTX; leave `no_mangle` out",
+        ));
+    }
     if !signature.generics.params.is_empty() {
         return Err(Error::new_spanned(
             &signature.generics,
@@ -91,6 +113,12 @@ fn parameter(argument: &FnArg) -> Result<Parameter> {
         return Err(Error::new_spanned(&typed.pat, "a kernel's parameter is a plain name"));
     };
     let written = typed.ty.as_ref().clone();
+    if let Type::ImplTrait(_) = &written {
+        return Err(Error::new_spanned(
+            written,
+            "a kernel is an entry point by name and cannot be generic; name the type",
+        ));
+    }
     let param = match &written {
         Type::Reference(reference) => match (reference.elem.as_ref(), reference.mutability) {
             (Type::Slice(slice), None) => {
@@ -100,6 +128,12 @@ fn parameter(argument: &FnArg) -> Result<Parameter> {
             (Type::Slice(slice), Some(_)) => {
                 let element = &slice.elem;
                 quote!(::cuda_std::param::RefSliceMut<#element>)
+            }
+            (Type::Path(path), _) if path.path.is_ident("str") => {
+                return Err(Error::new_spanned(path, "device memory holds no `str`; take `&[u8]`"));
+            }
+            (Type::TraitObject(object), _) => {
+                return Err(Error::new_spanned(object, "a trait object's functions are the host's; name the type"));
             }
             (element, None) => quote!(::cuda_std::param::RefConst<#element>),
             (element, Some(_)) => quote!(::cuda_std::param::RefMut<#element>),
@@ -232,6 +266,110 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
                     })
                 })
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(attributes: TokenStream, item: TokenStream) -> String {
+        expand(attributes, item).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_a_kernel_is_refused_with_its_reason() {
+        for (item, reason) in [
+            (
+                quote!(
+                    fn k<T>(x: T) {}
+                ),
+                "cannot be generic",
+            ),
+            (
+                quote!(
+                    fn k(x: impl Copy) {}
+                ),
+                "cannot be generic",
+            ),
+            (
+                quote!(
+                    fn k() -> u32 {
+                        1
+                    }
+                ),
+                "returns nothing",
+            ),
+            (
+                quote!(
+                    fn k(&self) {}
+                ),
+                "takes no `self`",
+            ),
+            (
+                quote!(
+                    fn k((a, b): (u32, u32)) {}
+                ),
+                "a plain name",
+            ),
+            (
+                quote!(
+                    extern "C" fn k() {}
+                ),
+                "gives the function its ABI",
+            ),
+            (
+                quote!(
+                    async fn k() {}
+                ),
+                "cannot be `async`",
+            ),
+            (
+                quote!(
+                    #[no_mangle]
+                    fn k() {}
+                ),
+                "leave `no_mangle` out",
+            ),
+            (
+                quote!(
+                    fn k(text: &str) {}
+                ),
+                "holds no `str`",
+            ),
+            (
+                quote!(
+                    fn k(f: &dyn Fn()) {}
+                ),
+                "trait object",
+            ),
+        ] {
+            let message = error(quote!(), item.clone());
+            assert!(message.contains(reason), "{item}: {message}");
+        }
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let item = || {
+            quote!(
+                fn k() {}
+            )
+        };
+        assert!(error(quote!(max_thread = 4), item()).contains("unknown option `max_thread`"));
+        assert_eq!(error(quote!(max_threads = 2048), item()), "`max_threads` is 1 to 1024, not 2048");
+        assert_eq!(error(quote!(cooperative, cooperative), item()), "`cooperative` is given twice");
+    }
+
+    #[test]
+    fn slices_are_split_and_bounds_are_noted() {
+        let item = quote!(
+            unsafe fn k(a: &[f32], n: u32, out: *mut f32) {}
+        );
+        let expanded = expand(quote!(max_threads = 256, min_blocks = 2), item).unwrap().to_string();
+        for part in ["RefSlice < f32 >", "RawMut < f32 >", "// cuda_builder: k .maxntid 256 .minnctapersm 2", "mod k"] {
+            assert!(expanded.contains(part), "{part} in {expanded}");
         }
     }
 }

@@ -184,9 +184,11 @@ mod cpu {
     macro_rules! read_modify_write {
         ($name:ident, $type:ident, $atomic:ident, $method:ident) => {
             #[inline(always)]
-            pub unsafe fn $name(ptr: *mut $type, value: $type, ordering: Ordering, _: Scope) -> $type {
+            pub unsafe fn $name(ptr: *mut $type, value: $type, ordering: Ordering, scope: Scope) -> $type {
                 // SAFETY: the caller vouches for the pointer, and for all concurrent accesses being atomic.
-                unsafe { $atomic::from_ptr(ptr) }.$method(value, ordering)
+                let old = unsafe { $atomic::from_ptr(ptr) }.$method(value, ordering);
+                ordered(ordering, scope);
+                old
             }
         };
     }
@@ -210,6 +212,13 @@ mod cpu {
     read_modify_write!(max_u64, u64, AtomicU64, fetch_max);
     read_modify_write!(max_i64, i64, AtomicI64, fetch_max);
 
+    /// Tells the checker of an access that orders memory beyond its block.
+    fn ordered(ordering: Ordering, scope: Scope) {
+        if ordering != Ordering::Relaxed && scope != Scope::Block {
+            crate::cpu::fence();
+        }
+    }
+
     /// What a failed exchange may be ordered as.
     fn failure(ordering: Ordering) -> Ordering {
         match ordering {
@@ -222,9 +231,11 @@ mod cpu {
     macro_rules! access {
         ($load:ident, $store:ident, $swap:ident, $type:ident, $atomic:ident) => {
             #[inline(always)]
-            pub unsafe fn $load(ptr: *mut $type, ordering: Ordering, _: Scope) -> $type {
+            pub unsafe fn $load(ptr: *mut $type, ordering: Ordering, scope: Scope) -> $type {
                 // SAFETY: the caller vouches for the pointer, and for all concurrent accesses being atomic.
-                unsafe { $atomic::from_ptr(ptr) }.load(ordering)
+                let value = unsafe { $atomic::from_ptr(ptr) }.load(ordering);
+                ordered(ordering, scope);
+                value
             }
 
             #[inline(always)]
@@ -234,10 +245,18 @@ mod cpu {
             }
 
             #[inline(always)]
-            pub unsafe fn $swap(ptr: *mut $type, current: $type, new: $type, ordering: Ordering, _: Scope) -> $type {
+            pub unsafe fn $swap(
+                ptr: *mut $type,
+                current: $type,
+                new: $type,
+                ordering: Ordering,
+                scope: Scope,
+            ) -> $type {
                 // SAFETY: as above.
                 let atomic = unsafe { $atomic::from_ptr(ptr) };
-                atomic.compare_exchange(current, new, ordering, failure(ordering)).unwrap_or_else(|old| old)
+                let old = atomic.compare_exchange(current, new, ordering, failure(ordering)).unwrap_or_else(|old| old);
+                ordered(ordering, scope);
+                old
             }
         };
     }
@@ -296,7 +315,9 @@ pub fn fence(ordering: Ordering, scope: Scope) {
             (_, Scope::System) => one!("fence.acq_rel.sys;"),
         }
     } cpu {
-        let _ = scope;
-        core::sync::atomic::fence(ordering)
+        core::sync::atomic::fence(ordering);
+        if scope != Scope::Block {
+            crate::cpu::fence();
+        }
     })
 }

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::panic::Location;
 
-use super::cooperative::{BlockState, Waiting, state};
 use super::fault::{FaultKind, Place, raise_with};
 use super::position::{CURRENT, index_of};
+use super::state::{BlockState, Waiting, state};
 
 /// What [`barrier_reduce`] found over the block's threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl BarrierState {
         self.first.set(None);
     }
 
+    #[inline(never)]
     fn release(&self, state: &BlockState) {
         for (waiting, ready) in self.waiting.iter().zip(&state.ready) {
             ready.set(ready.get() | waiting.replace(0));
@@ -102,20 +103,19 @@ fn name(thread: usize) -> String {
     format!("({}, {}, {})", idx.x, idx.y, idx.z)
 }
 
-#[inline]
+/// Inlined into kernels, as [`BlockState::suspend`] is.
+#[inline(always)]
 fn meet(op: &'static str, kind: Kind, predicate: bool, at: &'static Location<'static>) -> BarrierVote {
     let state = state(op, at);
     let barrier = &state.barrier;
     let linear = CURRENT.with(|current| current.thread_in_block()) as usize;
     match barrier.first.get() {
         None => barrier.first.set(Some(First { kind, at, thread: linear })),
-        Some(first) if first.kind != kind || (state.check && first.at != at) => diverged(op, at, first),
+        Some(first) if first.kind != kind => diverged(op, at, first),
         Some(_) => {}
     }
-    if state.check && state.n_live.get() < state.n_threads {
-        let gone = (0..state.n_threads as usize).find(|t| state.live[t / 32].get() >> (t % 32) & 1 == 0).unwrap_or(0);
-        let message = format!("the thread waits at a barrier that thread {} cannot reach: it has returned", name(gone));
-        raise_with(FaultKind::BarrierDivergence, Some(at), Some(here(gone)), message);
+    if state.check {
+        check(state, op, at);
     }
     barrier.holds.set(barrier.holds.get() + u32::from(predicate));
     barrier.arrived.set(barrier.arrived.get() + 1);
@@ -128,6 +128,22 @@ fn meet(op: &'static str, kind: Kind, predicate: bool, at: &'static Location<'st
     }
     // Not overwritten before this thread has arrived again.
     barrier.vote.get()
+}
+
+/// Reports a barrier that others cannot reach, or that they do not wait at.
+#[cold]
+#[inline(never)]
+fn check(state: &BlockState, op: &'static str, at: &'static Location<'static>) {
+    if let Some(first) = state.barrier.first.get()
+        && first.at != at
+    {
+        diverged(op, at, first);
+    }
+    if state.n_live.get() < state.n_threads {
+        let gone = (0..state.n_threads as usize).find(|t| state.live[t / 32].get() >> (t % 32) & 1 == 0).unwrap_or(0);
+        let message = format!("the thread waits at a barrier that thread {} cannot reach: it has returned", name(gone));
+        raise_with(FaultKind::BarrierDivergence, Some(at), Some(here(gone)), message);
+    }
 }
 
 #[cold]
@@ -144,14 +160,14 @@ fn diverged(op: &'static str, at: &'static Location<'static>, first: First) -> !
 
 /// Waits for all threads of the block; what they wrote before is seen by all after it.
 #[track_caller]
-#[inline]
+#[inline(always)]
 pub fn barrier() {
     meet("a barrier", Kind::Plain, false, Location::caller());
 }
 
 /// A [`barrier`] that also counts the threads whose `predicate` holds.
 #[track_caller]
-#[inline]
+#[inline(always)]
 pub fn barrier_reduce(predicate: bool) -> BarrierVote {
     meet("a barrier with a vote", Kind::Reduce, predicate, Location::caller())
 }

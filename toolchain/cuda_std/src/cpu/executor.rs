@@ -7,8 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clock::Fences;
-use super::cooperative::{GridWait, Teams};
+use super::cooperative::Teams;
 use super::fault::{Fault, FaultKind, install_hook};
+use super::halt::GridWait;
 use super::order::Shuffler;
 use super::overflow;
 use super::position::{CURRENT, Entered, index_of};

@@ -83,9 +83,7 @@ pub struct Fault {
     /// What went wrong.
     pub kind: FaultKind,
     /// The kernel.
-    pub kernel: &'static str,
-    /// Where the kernel is declared, `file:line`.
-    pub declared: String,
+    pub kernel: &'static KernelInfo,
     /// The thread that met the fault; none if the launch was refused.
     pub place: Option<Place>,
     /// The other thread of a race.
@@ -98,7 +96,8 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}` ({}): {}", self.kernel, self.declared, self.kind.words())?;
+        let KernelInfo { name, file, line, .. } = self.kernel;
+        write!(f, "kernel `{name}` ({file}:{line}): {}", self.kind.words())?;
         if let Some(line) = &self.line {
             write!(f, " at {line}")?;
         }
@@ -113,9 +112,8 @@ impl std::error::Error for Fault {}
 
 impl Fault {
     /// A fault of no thread in particular.
-    pub(super) fn of_launch(info: &KernelInfo, kind: FaultKind, message: String) -> Self {
-        let declared = format!("{}:{}", info.file, info.line);
-        Self { kind, kernel: info.name, declared, place: None, other: None, line: None, message }
+    pub(super) fn of_launch(kernel: &'static KernelInfo, kind: FaultKind, message: String) -> Self {
+        Self { kind, kernel, place: None, other: None, line: None, message }
     }
 
     /// A fault of the running thread.

@@ -3,9 +3,9 @@
 use std::any::TypeId;
 use std::panic::Location;
 
-use super::cooperative::{Waiting, state};
 use super::fault::{FaultKind, raise};
 use super::position::CURRENT;
+use super::state::{Waiting, state};
 
 /// An operation that some threads of its group have reached.
 pub(super) struct Group {

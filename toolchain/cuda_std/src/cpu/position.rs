@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr;
 
-use super::cooperative::BlockState;
 use super::executor::Run;
+use super::state::BlockState;
 use crate::shape::Dim3;
 
 /// Where the running thread stands.

@@ -48,11 +48,14 @@ pub(super) struct Accessor<'a> {
 }
 
 impl Accessor<'_> {
-    /// Runs `with` for the running thread; not outside kernels.
+    /// Runs `with` for the running thread; not outside kernels, nor in a launch that is not checked.
     pub(super) fn here<R>(at: &'static Location<'static>, with: impl FnOnce(&Accessor<'_>) -> R) -> Option<R> {
         CURRENT.with(|current| {
             // SAFETY: null, or the launch and the block that this operating-system thread is inside of.
             let (run, block) = unsafe { (current.run.get().as_ref()?, current.block.get().as_ref()) };
+            if !run.options.check {
+                return None;
+            }
             let thread = current.thread_in_block();
             let clocks = block.map(|block| &block.clocks);
             let access = Access {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::access::{Kind, Target};
-use super::fault::{FaultKind, raise, raise_with};
+use super::fault::{FaultKind, Place, raise, raise_with};
 use super::race::{Access, Accessor, Cell};
 
 /// Bytes that one page of records covers.
@@ -119,50 +119,57 @@ impl Shadow {
     pub(super) fn access(&self, kind: Kind, target: Target, at: &'static Location<'static>) {
         let start = target.address() - self.address as usize;
         let range = start..start + target.bytes();
-        if kind != Kind::Write && !self.is_initialised(range.clone()) {
-            let message = format!("{} of memory that nothing wrote: {}", kind.words(), target.name());
-            raise(FaultKind::Uninitialised, Some(at), message);
-        }
-        if let Some((before, access, place)) = self.race(&range, kind, at) {
-            let message = format!(
-                "{} of {}: the same memory had a {} by {place} at {}:{}, and nothing orders the two",
-                kind.words(),
-                target.name(),
-                before.words(),
-                access.at.file(),
-                access.at.line()
-            );
-            raise_with(FaultKind::Race, Some(at), Some(place), message);
-        }
-        if kind == Kind::Write {
-            self.mark_initialised(range);
+        match Accessor::here(at, |next| self.problem(&range, kind, next)).flatten() {
+            None if kind == Kind::Write => self.mark_initialised(range),
+            None => {}
+            Some(Problem::Unwritten) => {
+                let message = format!(
+                    "{} of memory that nothing wrote, or not yet if a barrier is missing: {}",
+                    kind.words(),
+                    target.name()
+                );
+                raise(FaultKind::Uninitialised, Some(at), message);
+            }
+            Some(Problem::Race { kind: before, place, at: line }) => {
+                let message = format!(
+                    "{} of {}: the same memory had a {} by {place} at {}:{}, and nothing orders the two",
+                    kind.words(),
+                    target.name(),
+                    before.words(),
+                    line.file(),
+                    line.line()
+                );
+                raise_with(FaultKind::Race, Some(at), Some(place), message);
+            }
         }
     }
 
-    fn race(
-        &self,
-        range: &Range<usize>,
-        kind: Kind,
-        at: &'static Location<'static>,
-    ) -> Option<(Kind, Access, super::Place)> {
-        Accessor::here(at, |next| {
-            let mut start = range.start;
-            while start < range.end {
-                let number = start / PAGE;
-                let end = range.end.min((number + 1) * PAGE);
-                let mut page = self.pages[number].lock().unwrap_or_else(PoisonError::into_inner);
-                if page.as_ref().is_none_or(|page| page.serial != next.serial()) {
-                    *page = Some(Page::new(next.serial()));
-                }
-                let part = start - number * PAGE..end - number * PAGE;
-                let race = page.as_mut().and_then(|page| page.access(part, kind, next));
-                if let Some((before, access)) = race {
-                    return Some((before, access, next.place(&access)));
-                }
-                start = end;
+    fn problem(&self, range: &Range<usize>, kind: Kind, next: &Accessor<'_>) -> Option<Problem> {
+        if kind != Kind::Write && !self.is_initialised(range.clone()) {
+            return Some(Problem::Unwritten);
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let number = start / PAGE;
+            let end = range.end.min((number + 1) * PAGE);
+            let mut page = self.pages[number].lock().unwrap_or_else(PoisonError::into_inner);
+            if page.as_ref().is_none_or(|page| page.serial != next.serial()) {
+                *page = Some(Page::new(next.serial()));
             }
-            None
-        })
-        .flatten()
+            let part = start - number * PAGE..end - number * PAGE;
+            if let Some((kind, access)) = page.as_mut().and_then(|page| page.access(part, kind, next)) {
+                return Some(Problem::Race { kind, place: next.place(&access), at: access.at });
+            }
+            start = end;
+        }
+        None
     }
+}
+
+/// What is wrong with an access.
+enum Problem {
+    /// Nothing wrote the memory that it reads.
+    Unwritten,
+    /// An earlier access that nothing orders before it.
+    Race { kind: Kind, place: Place, at: &'static Location<'static> },
 }

@@ -54,35 +54,43 @@ impl Drop for Region {
 
 /// One stack of a region.
 pub(super) struct WarpStack {
-    region: Arc<Region>,
-    index: usize,
+    base: NonZeroUsize,
+    guard: NonZeroUsize,
+    /// Keeps the mapping.
+    _region: Arc<Region>,
 }
 
 impl WarpStack {
     /// The 32 stacks of a region.
     pub(super) fn all(region: &Arc<Region>) -> impl Iterator<Item = Self> {
-        (0..STACKS).map(|index| Self { region: region.clone(), index })
+        (0..STACKS).map(|index| {
+            let guard = region.guard(index);
+            let top = guard + PAGE + region.stack_bytes;
+            // Shifted by a number of cache lines that differs from stack to stack: with all tops at the same place of a
+            // page, the hot lines of a block's threads would fall into one set of the first-level cache.
+            let shift = (region.number * STACKS + index) * 7 % 61 * 64;
+            let address = |address| NonZeroUsize::new(address).expect("a mapping does not start at 0");
+            Self { base: address(top - shift), guard: address(guard), _region: region.clone() }
+        })
     }
 
     /// The guard page's first address.
     pub(super) fn guard(&self) -> usize {
-        self.region.guard(self.index)
+        self.guard.get()
     }
 }
 
 // SAFETY: `base` and `limit` enclose one slot of a region's mapping: a guard page that no access passes, and above it
 // `stack_bytes` (at least 16 KiB, checked by `take`, less the shift of under 4 KiB) of memory used by this stack alone.
 unsafe impl Stack for WarpStack {
-    /// Shifted by a number of cache lines that differs from stack to stack: with all tops at the same place of a page,
-    /// the hot lines of a block's threads would fall into one set of the first-level cache.
+    #[inline]
     fn base(&self) -> StackPointer {
-        let shift = (self.region.number * STACKS + self.index) * 7 % 61 * 64;
-        let top = self.guard() + PAGE + self.region.stack_bytes;
-        NonZeroUsize::new(top - shift).expect("a mapping does not start at 0")
+        self.base
     }
 
+    #[inline]
     fn limit(&self) -> StackPointer {
-        NonZeroUsize::new(self.guard()).expect("a mapping does not start at 0")
+        self.guard
     }
 }
 

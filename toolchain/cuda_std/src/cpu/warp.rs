@@ -5,9 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::ptr;
 
-use super::cooperative::{BlockState, Waiting, state};
 use super::fault::{FaultKind, Place, raise_with};
 use super::position::{CURRENT, index_of, position};
+use super::state::{BlockState, Waiting, state};
 
 /// An operation that some of its lanes have reached.
 #[derive(Clone, Copy)]

@@ -63,6 +63,12 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
         DeviceSliceMut::new(self.range(part))
     }
 
+    /// The same memory as other elements.
+    pub fn cast<U>(&self) -> Buffer<U> {
+        let len = self.memory.bytes() / size_of::<U>();
+        Buffer { memory: self.memory.clone(), len, element: std::marker::PhantomData }
+    }
+
     pub fn address(&self) -> u64 {
         self.memory.address()
     }

@@ -1,8 +1,6 @@
 //! The executor runs plain and cooperative kernels over their grid.
 
-mod common;
-
-use common::{Buffer, checking, plain};
+use crate::common::{Buffer, checking, plain};
 use cuda_std::cpu;
 use cuda_std::prelude::*;
 

@@ -1,0 +1,75 @@
+//! What the compiler made of the kernels: accesses of 16 bytes where memory is the limit, and no local memory.
+
+use host::device::Device;
+use host::images::KERNELS;
+use onegraph_tests::{Case, Outcome, case};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case("ptx::the_checks_catch_what_they_are_for", the_checks_catch_what_they_are_for),
+        case("ptx::memory_bound_kernels_access_16_bytes", memory_bound_kernels_access_16_bytes),
+        case("ptx::no_kernel_uses_local_memory", no_kernel_uses_local_memory),
+    ]
+}
+
+const IMAGES: [(&str, &str); 2] = [("sm_80", KERNELS.sm_80), ("sm_90a", KERNELS.sm_90a)];
+
+/// The text of each kernel of an image, with its name.
+fn kernels(image: &str) -> impl Iterator<Item = (&str, &str)> {
+    image.split(".entry ").skip(1).map(|text| {
+        let name = text.split(['(', '\n', ' ']).next().unwrap_or_default();
+        (name, text.split("\n}").next().unwrap_or(text))
+    })
+}
+
+/// Loads or stores of global memory that take 16 bytes.
+fn n_wide(kernel: &str, instruction: &str) -> usize {
+    let wide = |line: &str| {
+        line.trim_start().starts_with(instruction)
+            && [".v2.b64", ".v2.u64", ".v2.f64", ".v4."].iter().any(|v| line.contains(v))
+    };
+    kernel.lines().filter(|line| wide(line)).count()
+}
+
+fn the_checks_catch_what_they_are_for(_: &Device) -> Outcome {
+    let image = ".visible .entry a(\n)\n{\n\tld.global.nc.v2.b64 \t{%rd1, %rd2}, [%rd3];\n\tld.global.b32 %r1, [%rd3];\n}\n\
+                 .visible .entry b(\n)\n{\n\t.local .align 8 .b8 \t__local_depot1[88];\n}\n";
+    let found: Vec<_> = kernels(image).collect();
+    assert_eq!(found.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((n_wide(found[0].1, "ld.global"), n_wide(found[0].1, "st.global")), (1, 0));
+    assert!(!found[0].1.contains(".local") && found[1].1.contains(".local"));
+    Ok(())
+}
+
+fn memory_bound_kernels_access_16_bytes(_: &Device) -> Outcome {
+    let expected = [
+        ("copy_vectors", 4, 4),
+        ("gather_f32_rows_padded", 4, 4),
+        ("seg_tree_sample", 2, 0),
+        ("seg_tree_build", 1, 1),
+        ("seg_tree_update_groups", 1, 1),
+        ("seg_tree_top", 1, 1),
+        ("scan_block_sums", 1, 0),
+        ("scan_prefix", 1, 2),
+        ("reduce_sum_partials", 1, 0),
+        ("reduce_max_partials", 1, 0),
+    ];
+    for (arch, image) in IMAGES {
+        for (name, n_loads, n_stores) in expected {
+            let (_, text) =
+                kernels(image).find(|(kernel, _)| *kernel == name).ok_or(format!("{arch}: no kernel {name}"))?;
+            let found = (n_wide(text, "ld.global"), n_wide(text, "st.global"));
+            assert!(found.0 >= n_loads && found.1 >= n_stores, "{arch} {name}: {found:?} wide loads and stores");
+        }
+    }
+    Ok(())
+}
+
+fn no_kernel_uses_local_memory(_: &Device) -> Outcome {
+    for (arch, image) in IMAGES {
+        for (name, text) in kernels(image) {
+            assert!(!text.contains(".local"), "{arch}: {name} keeps data in local memory");
+        }
+    }
+    Ok(())
+}

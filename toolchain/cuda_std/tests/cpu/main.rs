@@ -1,0 +1,8 @@
+//! The CPU target: executor and checker.
+#![allow(missing_docs)] // the kernels' `launch` modules
+
+mod checker;
+mod common;
+mod correct;
+mod executor;
+mod overflow;
