@@ -58,7 +58,8 @@ struct Simulate {
     #[arg(long, value_enum, default_value = "regimes")]
     sim: Market,
     /// Number of bars, five minutes each.
-    #[arg(long, value_name = "N", default_value_t = N_BARS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=N_BARS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = N_BARS_DEFAULT)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=N_BARS_MAX))]
     bars: u32,
     /// The same seed gives the same market.
     #[arg(long, value_name = "N", default_value_t = 0)]
