@@ -36,7 +36,7 @@ pub fn gather_f32_rows_padded(
     }
     let (width, stride) = (width as usize, stride as usize);
     let (from, to) = (indices.get(row) as usize * width, row * stride);
-    if (width | stride) % VECTOR == 0 {
+    if (width | stride).is_multiple_of(VECTOR) {
         gather_vectors(&source, &target, from, to, width, stride, lane);
     } else {
         gather_elements(&source, &target, from, to, width, stride, lane);

@@ -2,9 +2,9 @@
 
 extern crate std;
 
+use std::assert_eq;
 use std::fmt::Write;
 use std::string::String;
-use std::assert_eq;
 
 use crate::{Control, Counters, Isv, Readback, Schedule, StepScalars, isv, nan_flags, stream};
 

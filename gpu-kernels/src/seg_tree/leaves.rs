@@ -47,7 +47,7 @@ pub fn seg_tree_update_leaves(
     }
     // One atomic a warp: of 8,192 on one address each would wait for those before it.
     let highest = lanes::largest(bits);
-    if highest > 0 && row % N_LANES == 0 {
+    if highest > 0 && row.is_multiple_of(N_LANES) {
         max_priority_bits.fetch_max(0, highest);
     }
 }

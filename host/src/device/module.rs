@@ -27,7 +27,8 @@ pub(crate) struct CpuModule {
 impl CpuModule {
     pub(super) fn new(images: &Images) -> Self {
         let entry = |line: &'static str| line.split_once(".entry ")?.1.split('(').next();
-        Self { name: images.name, kernels: images.sm_80.lines().filter_map(entry).map(str::trim).collect() }
+        let lines = images.sm_80.lines().chain(images.sm_90a.lines());
+        Self { name: images.name, kernels: lines.filter_map(entry).map(str::trim).collect() }
     }
 
     /// Refuses a kernel that the crate's image does not hold.

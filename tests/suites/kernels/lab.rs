@@ -64,7 +64,8 @@ pub fn for_all<S: Strategy>(inputs: S, check: impl Fn(S::Value) -> Result<(), Fa
 /// Fails with the message unless the condition holds. Used where a case runs inside `for_all`.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
-        if !$condition {
+        let holds: bool = $condition;
+        if !holds {
             return Err(onegraph_tests::Failed::from(format!($($message)+)));
         }
     };

@@ -55,26 +55,24 @@ pub unsafe fn is_in_address_space<T>(ptr: *const T, address_space: AddressSpace)
 
 #[cfg(target_os = "cuda")]
 macro_rules! convert {
-    ($ptr:ident, $space:ident, $instruction:literal) => {{
-        let converted;
-        macro_rules! one {
-                                    ($suffix:literal) => {
-                                        // SAFETY: computes an address; nothing is accessed.
-                                        unsafe {
-                                            core::arch::asm!(
-                                                concat!($instruction, $suffix, ".u64 {to}, {from};"),
-                                                to = out(reg64) converted,
-                                                from = in(reg64) $ptr,
-                                                options(pure, nomem, nostack, preserves_flags)
-                                            )
-                                        }
-                                    };
-                                }
+    ($ptr:ident, $space:ident, $instruction:literal) => {
         match $space {
-            AddressSpace::Global => one!("global"),
-            AddressSpace::Shared => one!("shared"),
-            AddressSpace::Constant => one!("const"),
-            AddressSpace::Local => one!("local"),
+            AddressSpace::Global => convert!($ptr, $instruction, "global"),
+            AddressSpace::Shared => convert!($ptr, $instruction, "shared"),
+            AddressSpace::Constant => convert!($ptr, $instruction, "const"),
+            AddressSpace::Local => convert!($ptr, $instruction, "local"),
+        }
+    };
+    ($ptr:ident, $instruction:literal, $suffix:literal) => {{
+        let converted;
+        // SAFETY: computes an address; nothing is accessed.
+        unsafe {
+            core::arch::asm!(
+                concat!($instruction, $suffix, ".u64 {to}, {from};"),
+                to = out(reg64) converted,
+                from = in(reg64) $ptr,
+                options(pure, nomem, nostack, preserves_flags)
+            )
         }
         converted
     }};
