@@ -2,8 +2,10 @@
 //! `Result`, then what is built on it.
 
 pub mod cli;
+pub mod data;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod graph;
 pub mod images;
 pub mod step;

@@ -3,6 +3,7 @@
 //! Results go to standard output or files, logs to standard error. Exit codes: 0 done; 1 the work failed; 2 wrong
 //! arguments, configuration or input.
 
+mod data;
 mod doctor;
 mod graph;
 mod output;
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::data::DataError;
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
 
@@ -40,6 +42,8 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Looks into market data files, and simulates markets.
+    Data(data::Arguments),
     /// Says what works here, what is missing, and the one command that mends it.
     Doctor(doctor::Arguments),
     /// Shows the step's graph: children, kernels, edges.
@@ -72,6 +76,9 @@ enum Error {
     /// Something of a device's.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Market data that cannot be read or written.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// A file that cannot be written.
     #[error("cannot write {}: {source}; choose another place", path.display())]
     Output { path: std::path::PathBuf, source: std::io::Error },
@@ -87,8 +94,9 @@ impl Error {
     /// 2 for what the caller asked for wrongly, 1 for what failed.
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Data(error) if error.bad_input => 2,
             Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } => 2,
-            Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
+            Self::Data(_) | Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
         }
     }
 }
@@ -114,6 +122,7 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Error> {
     match &arguments.command {
+        Command::Data(command) => command.run(),
         Command::Doctor(command) => command.run(&arguments.global),
         Command::Graph(command) => command.run(&arguments.global),
     }

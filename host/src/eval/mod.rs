@@ -1,0 +1,3 @@
+//! Judging what was earned.
+
+pub mod statistics;
