@@ -115,11 +115,11 @@ impl Ticks {
 
     /// Without quotes, what a buyer paid less what a seller got, from one trade to the next, is the spread.
     fn take_bounce(&mut self, number: u64, time_ns: i64, price: f64, buyer: bool) {
-        if let Some((last_price, last_buyer)) = self.last_aggressor.replace((price, buyer)) {
-            if buyer != last_buyer {
-                let paid_more = if buyer { price - last_price } else { last_price - price };
-                self.aggregator.spread(number, time_ns, paid_more.max(0.0) / ((price + last_price) / 2.0));
-            }
+        if let Some((last_price, last_buyer)) = self.last_aggressor.replace((price, buyer))
+            && buyer != last_buyer
+        {
+            let paid_more = if buyer { price - last_price } else { last_price - price };
+            self.aggregator.spread(number, time_ns, paid_more.max(0.0) / ((price + last_price) / 2.0));
         }
     }
 
