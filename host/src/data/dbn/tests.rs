@@ -238,7 +238,6 @@ fn case_r_instruments_by_name_by_id_and_by_mapping_record() {
     let mapping = SymbolMappingMsg::new(5, T, SType::RawSymbol, "LIVE", SType::RawSymbol, "LIVE", T, T);
     encoder.encode_record(&mapping.expect("a short name")).expect("memory is writable");
     encoder.encode_record(&bar(5, T, 11)).expect("memory is writable");
-    drop(encoder);
     assert_eq!(read_plainly(&bytes).expect("one instrument").bars.symbol.as_deref(), Some("LIVE"));
 }
 
