@@ -10,12 +10,12 @@ const UNROLL: usize = 4;
 /// f32 that a block copies.
 const TILE: usize = N_THREADS as usize * VECTOR * UNROLL;
 
-/// Launch of [`copy_vectors`] for `n` elements: a block for each 4,096.
+/// Launch of [`copy_vectors()`] for `n` elements: a block for each 4,096.
 pub const fn copy_vectors_shape(n: usize) -> LaunchShape {
     LaunchShape::cover(n.div_ceil(VECTOR * UNROLL), N_THREADS)
 }
 
-/// Copies `source` to `target`. Shapes: source, target [n], both starting at a multiple of 16 bytes. Launch:
+/// Copies `source` to `target`. Shapes: source, target `[n]`, both starting at a multiple of 16 bytes. Launch:
 /// [`copy_vectors_shape`].
 #[kernel(max_threads = 256)]
 pub fn copy_vectors(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>) {

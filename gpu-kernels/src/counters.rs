@@ -13,7 +13,7 @@ use shared_types::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars, isv
 
 use crate::philox;
 
-/// Launch of [`increment_step_counters`]: one thread.
+/// Launch of [`increment_step_counters()`]: one thread.
 pub const fn increment_step_counters_shape() -> LaunchShape {
     LaunchShape::linear(1, 1)
 }

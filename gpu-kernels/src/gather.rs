@@ -1,6 +1,6 @@
 //! Rows picked by index into padded rows: the way of sampled states into the trainer's buffers.
 //!
-//! target[r, c] = source[indices[r], c] for c < width, 0 for width <= c < stride.
+//! `target[r, c] = source[indices[r], c]` for c < width, 0 for width <= c < stride.
 
 use cuda_std::prelude::*;
 
@@ -11,14 +11,14 @@ const VECTOR: usize = 4;
 /// Vectors a lane loads before it stores the first. Four cover a row of 448 f32, so that all of it is in flight at once.
 const UNROLL: usize = 4;
 
-/// Launch of [`gather_f32_rows_padded`] for `n_rows`: a warp a row.
+/// Launch of [`gather_f32_rows_padded()`] for `n_rows`: a warp a row.
 pub const fn gather_f32_rows_padded_shape(n_rows: usize) -> LaunchShape {
     LaunchShape::cover(n_rows * LANES, N_THREADS)
 }
 
 /// Gathers rows of `width` f32 into rows of `stride` f32, zeros in the padding.
 ///
-/// Shapes: source [any, width], indices [n_rows] under the number of source rows, target [n_rows, stride], stride >= width.
+/// Shapes: source `[any, width]`, indices `[n_rows]` under the number of source rows, target `[n_rows, stride]`, stride >= width.
 /// Accesses are of 16 bytes when width and stride are multiples of 4 (and both buffers start at a multiple of 16 bytes),
 /// of 4 bytes otherwise. Launch: [`gather_f32_rows_padded_shape`].
 #[kernel(max_threads = 256)]

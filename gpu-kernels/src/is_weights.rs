@@ -13,7 +13,7 @@ use crate::math;
 const N_THREADS: u32 = 1024;
 const N_WARPS: usize = N_THREADS as usize / N_LANES;
 
-/// Launch of [`per_is_weights`]: one block.
+/// Launch of [`per_is_weights()`]: one block.
 pub const fn per_is_weights_shape() -> LaunchShape {
     LaunchShape::linear(1, N_THREADS)
 }

@@ -24,7 +24,7 @@ pub const fn philox_shape(n: usize) -> LaunchShape {
 
 /// Raw blocks: `words[i]` is the output for `counter` with word 0 increased by i (wrapping) under `key`.
 ///
-/// Shapes: words [n] of four words. Launch: [`philox_shape`].
+/// Shapes: words `[n]` of four words. Launch: [`philox_shape`].
 #[kernel]
 pub fn philox_words(counter: [u32; 4], key: [u32; 2], words: GlobalSliceMut<[u32; 4]>) {
     let index = thread::index_1d() as usize;
@@ -34,7 +34,7 @@ pub fn philox_words(counter: [u32; 4], key: [u32; 2], words: GlobalSliceMut<[u32
     }
 }
 
-/// Uniforms in [0, 1): element i of `stream` at `rng_step`. Shapes: values [n]. Launch: [`philox_shape`].
+/// Uniforms in [0, 1): element i of `stream` at `rng_step`. Shapes: values `[n]`. Launch: [`philox_shape`].
 #[kernel]
 pub fn philox_uniform(seed: [u32; 2], stream: u32, rng_step: u32, values: GlobalSliceMut<f32>) {
     let index = thread::index_1d() as usize;
@@ -43,7 +43,7 @@ pub fn philox_uniform(seed: [u32; 2], stream: u32, rng_step: u32, values: Global
     }
 }
 
-/// Standard normals times `scale`: element i of `stream` at `rng_step`. Shapes: values [n]. Launch: [`philox_shape`].
+/// Standard normals times `scale`: element i of `stream` at `rng_step`. Shapes: values `[n]`. Launch: [`philox_shape`].
 #[kernel]
 pub fn philox_normal(seed: [u32; 2], stream: u32, rng_step: u32, scale: f32, values: GlobalSliceMut<f32>) {
     let index = thread::index_1d() as usize;
@@ -102,7 +102,7 @@ pub fn box_muller(first: f32, second: f32) -> f32 {
     math::sqrt(-2.0 * math::ln(1.0 - first)) * cos_turns(second)
 }
 
-/// cos(2 pi `turns`) for `turns` in [0, 1], within 2^-23.
+/// cos(2 pi `turns`) for `turns` in `[0, 1]`, within 2^-23.
 ///
 /// The nearest quarter turn is taken off without rounding (both are multiples of 2^-24, or within a factor two of each
 /// other), which leaves |x| <= pi/4; there Taylor's series to x^8 (cosine) and x^9 (sine) are 2.5e-8 and 2e-9 off at most.

@@ -1,6 +1,6 @@
 //! Sums and maxima in a fixed order, without floating-point atomics: the same numbers give the same bits, run after run.
 //!
-//! Two stages. [`reduce_sum_partials`] leaves one number a block, [`reduce_sum`] combines at most [`N_PARTIALS_MAX`] of them;
+//! Two stages. [`reduce_sum_partials()`] leaves one number a block, [`reduce_sum()`] combines at most [`N_PARTIALS_MAX`] of them;
 //! the maxima likewise. Order of a sum: a thread adds its vectors of four, each component on its own, from the first tile of
 //! its block's stretch to the last, then ((v0 + v1) + (v2 + v3)); a warp adds by halves (lane distance 16, 8, ..., 1), and so
 //! do the warps' sums. The order depends on n alone.
@@ -34,37 +34,37 @@ pub const fn n_partials(n: usize) -> usize {
     }
 }
 
-/// Launch of [`reduce_sum_partials`] and [`reduce_max_partials`] for `n` elements.
+/// Launch of [`reduce_sum_partials()`] and [`reduce_max_partials()`] for `n` elements.
 pub const fn reduce_partials_shape(n: usize) -> LaunchShape {
     LaunchShape::linear(n_partials(n) as u32, N_THREADS)
 }
 
-/// Launch of [`reduce_sum`] and [`reduce_max`]: one block.
+/// Launch of [`reduce_sum()`] and [`reduce_max()`]: one block.
 pub const fn reduce_shape() -> LaunchShape {
     LaunchShape::linear(1, N_THREADS)
 }
 
-/// First stage of a sum. Shapes: values [n], from a multiple of 16 bytes; partials [[`n_partials`] (n)]. Launch:
+/// First stage of a sum. Shapes: values `[n]`, from a multiple of 16 bytes; partials [[`n_partials`] (n)]. Launch:
 /// [`reduce_partials_shape`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn reduce_sum_partials(values: GlobalSlice<f32>, partials: GlobalSliceMut<f32>) {
     reduce_block_stretch(&values, &partials, partials.len(), 0.0, |a, b| a + b);
 }
 
-/// Second stage of a sum, or all of it for n <= 1,024; 0 for no value. Shapes: values [n], result \[1\]. Launch:
+/// Second stage of a sum, or all of it for n <= 1,024; 0 for no value. Shapes: values `[n]`, result \[1\]. Launch:
 /// [`reduce_shape`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn reduce_sum(values: GlobalSlice<f32>, result: GlobalSliceMut<f32>) {
     reduce_block_stretch(&values, &result, 1, 0.0, |a, b| a + b);
 }
 
-/// First stage of a maximum; NaNs are passed over. Shapes and launch as [`reduce_sum_partials`].
+/// First stage of a maximum; NaNs are passed over. Shapes and launch as [`reduce_sum_partials()`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn reduce_max_partials(values: GlobalSlice<f32>, partials: GlobalSliceMut<f32>) {
     reduce_block_stretch(&values, &partials, partials.len(), f32::NEG_INFINITY, f32::max);
 }
 
-/// Second stage of a maximum; -inf for no value but NaNs. Shapes and launch as [`reduce_sum`].
+/// Second stage of a maximum; -inf for no value but NaNs. Shapes and launch as [`reduce_sum()`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn reduce_max(values: GlobalSlice<f32>, result: GlobalSliceMut<f32>) {
     reduce_block_stretch(&values, &result, 1, f32::NEG_INFINITY, f32::max);

@@ -5,7 +5,7 @@
 //! power of two for N = 2^k slots, rounded up so that a positive priority stays positive. Integer sums are exact whatever their
 //! order; the total stays under 2^63. At 2^20 slots the unit is 2^-42 of the highest priority.
 //!
-//! Launches: [`scan_block_sums`], [`scan_offsets`], [`scan_prefix`], then [`scan_sample`] and [`i64_to_u32`].
+//! Launches: [`scan_block_sums()`], [`scan_offsets()`], [`scan_prefix()`], then [`scan_sample()`] and [`i64_to_u32()`].
 
 use cuda_std::prelude::*;
 use shared_types::{Counters, stream};
@@ -27,22 +27,22 @@ pub const fn n_scan_blocks(n: usize) -> usize {
     if n == 0 { 1 } else { n.div_ceil(TILE) }
 }
 
-/// Launch of [`scan_block_sums`] and [`scan_prefix`] for `n` elements.
+/// Launch of [`scan_block_sums()`] and [`scan_prefix()`] for `n` elements.
 pub const fn scan_shape(n: usize) -> LaunchShape {
     LaunchShape::linear(n_scan_blocks(n) as u32, N_THREADS)
 }
 
-/// Launch of [`scan_offsets`]: one block.
+/// Launch of [`scan_offsets()`]: one block.
 pub const fn scan_offsets_shape() -> LaunchShape {
     LaunchShape::linear(1, N_THREADS)
 }
 
-/// Launch of [`scan_sample`] and [`i64_to_u32`] for a batch of `n`: a thread a draw.
+/// Launch of [`scan_sample()`] and [`i64_to_u32()`] for a batch of `n`: a thread a draw.
 pub const fn scan_sample_shape(n: usize) -> LaunchShape {
     LaunchShape::cover(n, 64)
 }
 
-/// Sum of each block's elements, in units. Shapes: priorities [n], from a multiple of 16 bytes, none above max_priority \[1\];
+/// Sum of each block's elements, in units. Shapes: priorities `[n]`, from a multiple of 16 bytes, none above max_priority \[1\];
 /// block_sums [[`n_scan_blocks`]]. Launch: [`scan_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn scan_block_sums(priorities: GlobalSlice<f32>, max_priority: GlobalSlice<f32>, block_sums: GlobalSliceMut<u64>) {
@@ -53,7 +53,7 @@ pub fn scan_block_sums(priorities: GlobalSlice<f32>, max_priority: GlobalSlice<f
     }
 }
 
-/// Replaces each block's sum by the sum of all blocks before it. Shapes: block_sums [any]. Launch: [`scan_offsets_shape`].
+/// Replaces each block's sum by the sum of all blocks before it. Shapes: block_sums `[any]`. Launch: [`scan_offsets_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn scan_offsets(block_sums: GlobalSliceMut<u64>) {
     let warp_sums = shared_slice![u64; N_WARPS];
@@ -73,8 +73,8 @@ pub fn scan_offsets(block_sums: GlobalSliceMut<u64>) {
     }
 }
 
-/// Running sums: prefix\[i\] = sum of elements 0 to i, in units. Shapes: priorities, max_priority as [`scan_block_sums`];
-/// offsets [[`n_scan_blocks`]] from [`scan_offsets`]; prefix [n]. Launch: [`scan_shape`].
+/// Running sums: prefix\[i\] = sum of elements 0 to i, in units. Shapes: priorities, max_priority as [`scan_block_sums()`];
+/// offsets [[`n_scan_blocks`]] from [`scan_offsets()`]; prefix `[n]`. Launch: [`scan_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn scan_prefix(
     priorities: GlobalSlice<f32>,
@@ -106,7 +106,7 @@ pub fn scan_prefix(
 /// Draws one slot from each of B strata of equal mass: the first whose running sum exceeds u_k = (k + xi_k) total / B.
 ///
 /// xi_k is that of the tree sampler, so both draw the same slots up to the rounding of the tree's sums. Shapes: priorities and
-/// prefix [n], n > 0 and the total > 0; counters \[1\]; indices and drawn \[B\], drawn the priorities of the indices. Launch:
+/// prefix `[n]`, n > 0 and the total > 0; counters \[1\]; indices and drawn \[B\], drawn the priorities of the indices. Launch:
 /// [`scan_sample_shape`].
 #[kernel]
 pub fn scan_sample(
@@ -138,7 +138,7 @@ pub fn scan_sample(
     drawn.set(row, priorities.get(low));
 }
 
-/// Narrows indices, none of which is negative or above 2^32 - 1. Shapes: from, to [n]. Launch: [`scan_sample_shape`].
+/// Narrows indices, none of which is negative or above 2^32 - 1. Shapes: from, to `[n]`. Launch: [`scan_sample_shape`].
 #[kernel]
 pub fn i64_to_u32(from: GlobalSlice<i64>, to: GlobalSliceMut<u32>) {
     let index = thread::index_1d() as usize;

@@ -9,13 +9,13 @@
 //!
 //! **Updating** takes a launch for the leaves and one for each group of levels:
 //!
-//! 1. [`seg_tree_update_leaves`] (or [`seg_tree_insert`]) puts each new priority into its leaf *with the sign bit set*, by an
+//! 1. [`seg_tree_update_leaves()`] (or [`seg_tree_insert()`]) puts each new priority into its leaf *with the sign bit set*, by an
 //!    integer maximum. Bits of non-negative f32 are ordered as the numbers are, and any of them with the sign bit set exceeds
 //!    any without: so this step's highest wins over all others of this step and over the old value, in one atomic operation.
 //!    For each group of 128 leaves under which a leaf changed, the highest batch row becomes the group's owner.
-//! 2. [`seg_tree_update_groups`], a warp a batch row: the group's owner alone clears the signs and sums seven levels. For N above
+//! 2. [`seg_tree_update_groups()`], a warp a batch row: the group's owner alone clears the signs and sums seven levels. For N above
 //!    2^20 a second launch does the same for the 128-node groups seven levels up.
-//! 3. [`seg_tree_top`]: one block sums the last levels, at most 13.
+//! 3. [`seg_tree_top()`]: one block sums the last levels, at most 13.
 //!
 //! Work grows with the batch and with the number of launches, ceil((k - 13) / 7) + 2, not with N.
 //!

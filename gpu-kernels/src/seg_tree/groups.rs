@@ -11,24 +11,24 @@ const TOP_THREADS: u32 = 1024;
 /// Nodes a lane loads at once.
 const VECTOR: usize = 4;
 
-/// Launch of [`seg_tree_update_groups`] for `n` rows: a warp a row.
+/// Launch of [`seg_tree_update_groups()`] for `n` rows: a warp a row.
 pub const fn seg_tree_update_groups_shape(n: usize) -> LaunchShape {
     LaunchShape::cover(n * N_LANES, GROUP_THREADS)
 }
 
-/// Launch of [`seg_tree_build`] for one stage of `shape`: a warp a group.
+/// Launch of [`seg_tree_build()`] for one stage of `shape`: a warp a group.
 pub const fn seg_tree_build_shape(shape: TreeShape, stage: u32) -> LaunchShape {
     LaunchShape::cover(shape.n_groups(stage) * N_LANES, GROUP_THREADS)
 }
 
-/// Launch of [`seg_tree_top`]: one block.
+/// Launch of [`seg_tree_top()`]: one block.
 pub const fn seg_tree_top_shape() -> LaunchShape {
     LaunchShape::linear(1, TOP_THREADS)
 }
 
 /// Later launches of an update: seven levels above each group that changed, by the warp of the row that owns it.
 ///
-/// Stage 0 starts at the leaves, stage s at the nodes 7 s levels up. Shapes: indices [n]; owners
+/// Stage 0 starts at the leaves, stage s at the nodes 7 s levels up. Shapes: indices `[n]`; owners
 /// [[`TreeShape::owners_len`]]; tree \[2N\]. Launch: [`seg_tree_update_groups_shape`], after the leaves' launch or the stage before.
 #[kernel(cooperative, max_threads = 128)]
 pub fn seg_tree_update_groups(
@@ -51,7 +51,7 @@ pub fn seg_tree_update_groups(
     }
 }
 
-/// Launches of a build: seven levels above every group of stage `stage`, from the leaves up, then [`seg_tree_top`].
+/// Launches of a build: seven levels above every group of stage `stage`, from the leaves up, then [`seg_tree_top()`].
 ///
 /// Shapes: tree \[2N\] with its leaves filled. Launch: [`seg_tree_build_shape`].
 #[kernel(cooperative, max_threads = 128)]

@@ -12,7 +12,7 @@ pub const PRIORITY_EPSILON: f32 = 1e-6;
 /// Marks a leaf written in this update.
 const FRESH: u32 = 1 << 31;
 
-/// Launch of [`seg_tree_update_leaves`] and [`seg_tree_insert`] for `n` rows: a thread a row.
+/// Launch of [`seg_tree_update_leaves()`] and [`seg_tree_insert()`] for `n` rows: a thread a row.
 pub const fn seg_tree_leaves_shape(n: usize) -> LaunchShape {
     LaunchShape::cover(n, 64)
 }
@@ -22,7 +22,7 @@ pub const fn seg_tree_leaves_shape(n: usize) -> LaunchShape {
 /// Of rows with one slot the highest p wins, also when it is under the old value. A row whose td is not finite keeps its leaf;
 /// so does a row that is to be left out, whose td the caller sets to NaN. The test comes before the maximum, since the bits of
 /// a NaN exceed any number's.
-/// Shapes: indices, td [n], indices under N; tree_bits \[2N\], the bits of the tree's f32; owners
+/// Shapes: indices, td `[n]`, indices under N; tree_bits \[2N\], the bits of the tree's f32; owners
 /// [[`TreeShape::owners_len`]], zero at first; max_priority_bits \[1\], the bits of an f32 that only rises. Launch:
 /// [`seg_tree_leaves_shape`].
 #[kernel(cooperative)]
@@ -54,8 +54,8 @@ pub fn seg_tree_update_leaves(
 
 /// First launch of an insertion: each row's slot gets the highest priority so far.
 ///
-/// The maximum is of p, so alpha has been applied to it already. Shapes: indices [n] under N; max_priority \[1\]; the others as
-/// [`seg_tree_update_leaves`] has them. Launch: [`seg_tree_leaves_shape`].
+/// The maximum is of p, so alpha has been applied to it already. Shapes: indices `[n]` under N; max_priority \[1\]; the others as
+/// [`seg_tree_update_leaves()`] has them. Launch: [`seg_tree_leaves_shape`].
 #[kernel]
 pub fn seg_tree_insert(
     indices: GlobalSlice<u32>,

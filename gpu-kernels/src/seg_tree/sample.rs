@@ -6,7 +6,7 @@ use shared_types::{Counters, stream};
 use super::TreeShape;
 use crate::philox;
 
-/// Launch of [`seg_tree_sample`] for a batch of `n`: a thread a draw, in small blocks so that they spread over the chip.
+/// Launch of [`seg_tree_sample()`] for a batch of `n`: a thread a draw, in small blocks so that they spread over the chip.
 pub const fn seg_tree_sample_shape(n: usize) -> LaunchShape {
     LaunchShape::cover(n, 64)
 }

@@ -4,7 +4,7 @@ use cuda_std::{FloatExt, fast, prelude::*};
 
 use crate::put_rows;
 
-/// Functions of the first table, as [`float_math_f32`] and [`float_math_f64`] write them: one row of `values.len()` each.
+/// Functions of the first table, as [`float_math_f32()`] and [`float_math_f64()`] write them: one row of `values.len()` each.
 pub const FLOAT_FUNCTIONS: [&str; 26] = [
     "floor", "ceil", "round", "trunc", "fract", "abs", "signum", "sqrt", "exp", "exp2", "ln", "log2", "log10", "cbrt",
     "sin", "cos", "tan", "asin", "atan", "sinh", "tanh", "asinh", "exp_m1", "ln_1p", "powi3", "mul_add",
