@@ -110,7 +110,13 @@ struct BlockGradients {
     dw: Weights,
 }
 
-fn block_backward(precision: Precision, w: &Weights, gain: &[f64], pass: &BlockPass, doutput: &Matrix) -> BlockGradients {
+fn block_backward(
+    precision: Precision,
+    w: &Weights,
+    gain: &[f64],
+    pass: &BlockPass,
+    doutput: &Matrix,
+) -> BlockGradients {
     let (dresidual, dgain) = rms_norm_backward(&pass.residual, gain, doutput);
     let dwo = precision.linear_dw(&dresidual, &pass.mixed);
     let dmixed = precision.linear_dx(&dresidual, &w.wo);
@@ -139,7 +145,14 @@ fn block_backward(precision: Precision, w: &Weights, gain: &[f64], pass: &BlockP
 }
 
 /// Adds the gradients of the attention's parameters to `grads`, given the gradient [B, 64] of its output.
-pub fn backward(s: &Sizes, precision: Precision, p: &Tensors, pass: &AttentionPass, doutput: &Matrix, grads: &mut Tensors) {
+pub fn backward(
+    s: &Sizes,
+    precision: Precision,
+    p: &Tensors,
+    pass: &AttentionPass,
+    doutput: &Matrix,
+    grads: &mut Tensors,
+) {
     let (over_bars, over_channels) = (Weights::of(p, "bars"), Weights::of(p, "channels"));
     let mut dembedded = Matrix::zeros(pass.bars.n_rows, s.attention);
     for (i, (first, second)) in pass.blocks.iter().enumerate() {

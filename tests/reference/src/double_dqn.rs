@@ -39,9 +39,7 @@ pub fn quantile_targets(
     (0..rewards.len())
         .map(|i| {
             let greedy = online_next.greedy(i);
-            std::array::from_fn(|b| {
-                next.of(i, b, greedy[b]).iter().map(|z| rewards[i] + discounts[i] * z).collect()
-            })
+            std::array::from_fn(|b| next.of(i, b, greedy[b]).iter().map(|z| rewards[i] + discounts[i] * z).collect())
         })
         .collect()
 }

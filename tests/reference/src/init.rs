@@ -11,7 +11,8 @@ pub fn initial_values(layout: &Arc<Layout>, seed: u64) -> Tensors {
     for (i, tensor) in layout.tensors.iter().enumerate() {
         let stream = PARAMETER_STREAM + i as u32;
         for element in 0..tensor.len() {
-            params.flat[tensor.offset + element] = initial_value(tensor.init, tensor.fan_in(), seed, stream, element as u32);
+            params.flat[tensor.offset + element] =
+                initial_value(tensor.init, tensor.fan_in(), seed, stream, element as u32);
         }
     }
     params

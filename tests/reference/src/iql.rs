@@ -50,7 +50,14 @@ pub fn loss(pass: &ValuePass, expectile: f64, targets: &[f64]) -> (f64, Vec<f64>
 }
 
 /// Adds the gradients of the head's parameters to `grads`.
-pub fn backward(precision: Precision, p: &Tensors, name: &str, pass: &ValuePass, doutputs: &[f64], grads: &mut Tensors) {
+pub fn backward(
+    precision: Precision,
+    p: &Tensors,
+    name: &str,
+    pass: &ValuePass,
+    doutputs: &[f64],
+    grads: &mut Tensors,
+) {
     let doutput = Matrix::from_values(doutputs.len(), 1, doutputs.to_vec());
     let tensor = |part: &str| format!("{name}.{part}");
     grads.add(&tensor("out.bias"), &doutput.sum_of_rows());

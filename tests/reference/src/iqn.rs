@@ -67,8 +67,7 @@ pub fn quantile_huber(quantiles: &[f64], targets: &[f64]) -> (f64, Vec<f64>) {
         for target in targets {
             let delta = target - quantile;
             let weight = (level(k, quantiles.len()) - f64::from(u8::from(delta < 0.0))).abs() / targets.len() as f64;
-            let huber =
-                if delta.abs() <= KAPPA { 0.5 * delta * delta } else { KAPPA * (delta.abs() - 0.5 * KAPPA) };
+            let huber = if delta.abs() <= KAPPA { 0.5 * delta * delta } else { KAPPA * (delta.abs() - 0.5 * KAPPA) };
             loss += weight * huber / KAPPA;
             gradient[k] -= weight * delta.clamp(-KAPPA, KAPPA) / KAPPA;
         }
@@ -79,11 +78,7 @@ pub fn quantile_huber(quantiles: &[f64], targets: &[f64]) -> (f64, Vec<f64>) {
 /// Loss, a plain mean over batch and branches, and its gradient with respect to [`IqnPass::quantiles`].
 ///
 /// `targets[i][b]` are the N' target quantiles r + gamma^n (1 - done) Z'(s', a*).
-pub fn loss(
-    pass: &IqnPass,
-    actions: &[[usize; N_BRANCHES]],
-    targets: &[[Vec<f64>; N_BRANCHES]],
-) -> (f64, Matrix) {
+pub fn loss(pass: &IqnPass, actions: &[[usize; N_BRANCHES]], targets: &[[Vec<f64>; N_BRANCHES]]) -> (f64, Matrix) {
     let (n, share) = (pass.phi.n_rows, 1.0 / (actions.len() * N_BRANCHES) as f64);
     let mut total = 0.0;
     let mut dquantiles = Matrix::zeros(actions.len() * n, N_ACTIONS);

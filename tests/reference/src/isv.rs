@@ -97,8 +97,7 @@ impl Isv {
         }
         self.entries[index::SKIPPED_UPDATES] += f64::from(u8::from(skipped));
         let recent = self.skips.iter().filter(|skipped| **skipped).count();
-        self.entries[index::HEALTH] =
-            health(recent, self.entries[index::LOSS_EMA], self.entries[index::LOSS_SLOW]);
+        self.entries[index::HEALTH] = health(recent, self.entries[index::LOSS_EMA], self.entries[index::LOSS_SLOW]);
     }
 }
 

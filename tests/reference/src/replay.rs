@@ -27,6 +27,16 @@ pub fn stratified(xi: &[f64], total: f64) -> Vec<f64> {
     xi.iter().enumerate().map(|(k, xi)| (k as f64 + xi) * total / n_batch).collect()
 }
 
+/// Writes leaf priorities: of several rows with one slot the highest of this step wins, also when it is under the old value; `None`
+/// keeps the leaf.
+pub fn write_leaves(leaves: &mut [f64], slots: &[usize], priorities: &[Option<f64>]) {
+    for (slot, priority) in slots.iter().zip(priorities) {
+        let Some(priority) = priority else { continue };
+        let others = slots.iter().zip(priorities).filter(|(other, _)| *other == slot).filter_map(|(_, p)| *p);
+        leaves[*slot] = others.fold(*priority, f64::max);
+    }
+}
+
 /// The slot whose span of the prefix sum holds `mass`, never one with priority 0; `None` when all are 0.
 pub fn slot_of(priorities: &[f64], mass: f64) -> Option<usize> {
     let mut below = 0.0;
@@ -85,6 +95,13 @@ impl Ring {
 }
 
 /// r' = r + reward_scale her_weight (|goal - a| - |goal' - a|), a the row's own achieved.
-pub fn relabelled_reward(reward: f64, goal: f64, new_goal: f64, achieved: f64, reward_scale: f64, her_weight: f64) -> f64 {
+pub fn relabelled_reward(
+    reward: f64,
+    goal: f64,
+    new_goal: f64,
+    achieved: f64,
+    reward_scale: f64,
+    her_weight: f64,
+) -> f64 {
     reward + reward_scale * her_weight * ((goal - achieved).abs() - (new_goal - achieved).abs())
 }

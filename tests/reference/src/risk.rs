@@ -1,7 +1,8 @@
 //! CVaR of a categorical distribution (Rockafellar and Uryasev 2000; Dabney et al. 2018, section 3) and the descent of its level.
 
+use crate::activation::argmax;
 use crate::c51::Distributions;
-use crate::config::N_BRANCHES;
+use crate::config::{BRANCH_SIZES, N_BRANCHES};
 
 /// CVaR_eta = (1 / eta) sum_k min(p_k, max(0, eta - F_{k-1})) z_k: mean of the worst share eta. Atoms ascend.
 pub fn cvar(p: &[f64], z: &[f64], eta: f64) -> f64 {
@@ -12,6 +13,14 @@ pub fn cvar(p: &[f64], z: &[f64], eta: f64) -> f64 {
         below += p;
     }
     sum / eta
+}
+
+/// Actions with the greatest CVaR of one row, the lowest index among equals: how collection and evaluation rank.
+pub fn greedy(d: &Distributions, i: usize, atoms: &[Vec<f64>], eta: f64) -> [usize; N_BRANCHES] {
+    std::array::from_fn(|b| {
+        let values: Vec<f64> = (0..BRANCH_SIZES[b]).map(|a| cvar(d.p_of(i, b, a), &atoms[b], eta)).collect();
+        argmax(&values)
+    })
 }
 
 /// - mean over batch and branches of the CVaR of the actions taken.

@@ -10,7 +10,7 @@ pub use outputs::{HeadUpdate, Named, Outputs, QStatistics, named_tensors};
 pub use state::{Batch, Draws, IqnAverages, State};
 
 use crate::adam::{adaptive_clip, clip_scale, group_norm, target_ema, update_group};
-use crate::c51::Distributions;
+use crate::c51::{self, Distributions};
 use crate::config::{Config, N_BRANCHES};
 use crate::iql::PopArt;
 use crate::isv::{RATE, SLOW_RATE, index};
@@ -32,7 +32,7 @@ pub fn step(state: &mut State, batch: &Batch, draws: &Draws) -> Outputs {
     let tau = schedule::tau(counters.adam_t, config.anneal_steps, config.tau, before.health_at_epoch);
 
     let spectra = [power_iterations(&config, &before, false), power_iterations(&config, &before, true)];
-    let contexts = contexts(&config, &before, &spectra, draws);
+    let contexts = contexts(&config, &before, &spectra, &draws.depth_uniforms);
     let next = NextState::new(&config, &before, batch, &contexts);
     let constants = Constants {
         states: &batch.states,
@@ -83,8 +83,7 @@ pub fn step(state: &mut State, batch: &Batch, draws: &Draws) -> Outputs {
 
 /// One power iteration for each trunk matrix of the online or of the target network.
 fn power_iterations(config: &Config, before: &State, of_target: bool) -> Vec<PowerIteration> {
-    let (p, vectors) =
-        if of_target { (&before.target, &before.target_u) } else { (&before.params, &before.online_u) };
+    let (p, vectors) = if of_target { (&before.target, &before.target_u) } else { (&before.params, &before.online_u) };
     let names = trunk_matrices(&config.sizes);
     names.iter().zip(vectors).map(|(name, u)| spectral::power_iteration(&p.matrix(name), u)).collect()
 }
@@ -100,7 +99,7 @@ struct Contexts {
     keep: TrunkContext,
 }
 
-fn contexts(config: &Config, before: &State, spectra: &[Vec<PowerIteration>; 2], draws: &Draws) -> Contexts {
+fn contexts(config: &Config, before: &State, spectra: &[Vec<PowerIteration>; 2], depth_uniforms: &[f64]) -> Contexts {
     let on = &config.learners;
     let film = on.film.then(|| film_inputs(&before.isv.entries));
     let keep = if on.depth {
@@ -108,7 +107,7 @@ fn contexts(config: &Config, before: &State, spectra: &[Vec<PowerIteration>; 2],
     } else {
         vec![1.0; config.sizes.blocks]
     };
-    let masks = if on.depth { depth_masks(&draws.depth_uniforms, &keep) } else { keep.clone() };
+    let masks = if on.depth { depth_masks(depth_uniforms, &keep) } else { keep.clone() };
     let scales = |iterations: &[PowerIteration]| -> Vec<f64> {
         let scale = |one: &PowerIteration| if on.spectral { spectral::scale(one.sigma, config.sigma_max) } else { 1.0 };
         iterations.iter().map(scale).collect()
@@ -123,6 +122,18 @@ fn contexts(config: &Config, before: &State, spectra: &[Vec<PowerIteration>; 2],
         target: context(&spectra[1], &keep),
         keep: context(&spectra[0], &keep),
     }
+}
+
+/// Priority refresh at the epoch's boundary: the td of each row, with keep probabilities in every pass, no modulation and no
+/// relabelling. The power iteration is run once more from the state's vectors, as the boundary does, and not stored.
+pub fn rescored_td(state: &State, batch: &Batch) -> Vec<f64> {
+    let config = &state.config;
+    let spectra = [power_iterations(config, state, false), power_iterations(config, state, true)];
+    let contexts = contexts(config, state, &spectra, &[]);
+    let keep = Contexts { online: contexts.keep.clone(), ..contexts };
+    let next = NextState::new(config, state, batch, &keep);
+    let pass = network::forward(config, &state.params, &state.params, &batch.states, &keep.keep, &state.atoms);
+    c51::losses(&pass.distributions, &batch.actions, &next.targets, &state.atoms).td
 }
 
 /// What the next states give: child graph `ddqn`.
@@ -405,14 +416,7 @@ fn apply(
 }
 
 /// Moving averages and the other entries that an applied step writes.
-fn average(
-    state: &mut State,
-    config: &Config,
-    batch: &Batch,
-    at: &Objective,
-    aux: &Auxiliary,
-    update: &ThetaUpdate,
-) {
+fn average(state: &mut State, config: &Config, batch: &Batch, at: &Objective, aux: &Auxiliary, update: &ThetaUpdate) {
     let q = at.pass.distributions.all_q();
     let td = &at.losses.td;
     let on = &config.learners;

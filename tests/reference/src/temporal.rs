@@ -108,7 +108,14 @@ fn scan_inputs<'a>(s: &Sizes, activated: &'a Matrix, bar: usize, head: usize) ->
 }
 
 /// Adds the gradients of the block's parameters to `grads`, given the gradient [B, 64] of its output.
-pub fn backward(s: &Sizes, precision: Precision, p: &Tensors, pass: &TemporalPass, doutput: &Matrix, grads: &mut Tensors) {
+pub fn backward(
+    s: &Sizes,
+    precision: Precision,
+    p: &Tensors,
+    pass: &TemporalPass,
+    doutput: &Matrix,
+    grads: &mut Tensors,
+) {
     let (n_batch, last) = (doutput.n_rows, s.window - 1);
     let w_out = p.matrix("temporal.out_proj.weight");
     grads.add("temporal.out_proj.weight", &precision.linear_dw(doutput, &pass.normed).values);
@@ -120,8 +127,7 @@ pub fn backward(s: &Sizes, precision: Precision, p: &Tensors, pass: &TemporalPas
     let mut dactivated = Matrix::zeros(pass.activated.n_rows, pass.activated.n_cols);
     for i in 0..n_batch {
         let bar = i * s.window + last;
-        let dscanned: Vec<f64> =
-            (0..s.scan_inner()).map(|j| dgated[(i, j)] * silu(pass.projected[(bar, j)])).collect();
+        let dscanned: Vec<f64> = (0..s.scan_inner()).map(|j| dgated[(i, j)] * silu(pass.projected[(bar, j)])).collect();
         for j in 0..s.scan_inner() {
             dprojected[(bar, j)] += dgated[(i, j)] * pass.scanned[(i, j)] * silu_slope(pass.projected[(bar, j)]);
         }
@@ -190,7 +196,14 @@ fn scan_backward(
     }
 }
 
-fn conv_backward(s: &Sizes, p: &Tensors, pass: &TemporalPass, dactivated: &Matrix, dprojected: &mut Matrix, grads: &mut Tensors) {
+fn conv_backward(
+    s: &Sizes,
+    p: &Tensors,
+    pass: &TemporalPass,
+    dactivated: &Matrix,
+    dprojected: &mut Matrix,
+    grads: &mut Tensors,
+) {
     let w = p.matrix("temporal.conv.weight");
     let dconv = dactivated.zip(&pass.conv, |d, x| d * silu_slope(x));
     let mut dw = Matrix::zeros(w.n_rows, w.n_cols);

@@ -110,8 +110,7 @@ pub fn backward(
     if let Some(inputs) = &context.film {
         let dshift = dh.sum_of_rows();
         let dgain = dh.zip(&pass.entry, |d, x| d * x).sum_of_rows();
-        let dw: Vec<f64> =
-            dgain.iter().chain(&dshift).flat_map(|d| inputs.iter().map(move |x| d * x)).collect();
+        let dw: Vec<f64> = dgain.iter().chain(&dshift).flat_map(|d| inputs.iter().map(move |x| d * x)).collect();
         grads.add("film.weight", &dw);
     }
     let dentry = Matrix::from_fn(dh.n_rows, s.hidden, |i, j| dh[(i, j)] * (1.0 + pass.gain[j]));

@@ -70,8 +70,7 @@ fn idle_branch_has_the_behaviours_value() {
     let chain = Chain::default();
     let v = chain.idle_value();
     for s in 0..N_STATES {
-        let want: f64 =
-            (0..N_DIRECTIONS).map(|a| (chain.reward(s, a) + 0.9 * v[Chain::next(s, a)]) / 4.0).sum();
+        let want: f64 = (0..N_DIRECTIONS).map(|a| (chain.reward(s, a) + 0.9 * v[Chain::next(s, a)]) / 4.0).sum();
         assert_close("V", v[s], want, 1e-12);
     }
     // Mean of many simulated returns from state 2: the standard error is under (range 12) / sqrt(20,000) = 0.085.

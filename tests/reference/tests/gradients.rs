@@ -56,7 +56,8 @@ fn rms_norm() {
 fn temporal_block() {
     let mut numbers = Numbers(2);
     let p = lively_parameters(&S, 2);
-    let (bars, direction) = (numbers.matrix(N_BATCH * S.window, S.features, 1.0), numbers.matrix(N_BATCH, S.temporal, 1.0));
+    let (bars, direction) =
+        (numbers.matrix(N_BATCH * S.window, S.features, 1.0), numbers.matrix(N_BATCH, S.temporal, 1.0));
     let pass = temporal::forward(&S, Exact, &p, &bars);
     let mut grads = Tensors::zeros(&p.layout);
     temporal::backward(&S, Exact, &p, &pass, &direction, &mut grads);
@@ -69,7 +70,8 @@ fn temporal_block() {
 fn attention_blocks() {
     let mut numbers = Numbers(3);
     let p = lively_parameters(&S, 3);
-    let (bars, direction) = (numbers.matrix(N_BATCH * S.window, S.features, 1.0), numbers.matrix(N_BATCH, S.attention, 1.0));
+    let (bars, direction) =
+        (numbers.matrix(N_BATCH * S.window, S.features, 1.0), numbers.matrix(N_BATCH, S.attention, 1.0));
     let pass = attention::forward(&S, Exact, &p, &bars);
     let mut grads = Tensors::zeros(&p.layout);
     attention::backward(&S, Exact, &p, &pass, &direction, &mut grads);
@@ -122,8 +124,7 @@ fn value_problem(seed: u64) -> (Vec<Vec<f64>>, Vec<Matrix>, Vec<[usize; N_BRANCH
     let mut numbers = Numbers(seed);
     let atoms: Vec<Vec<f64>> =
         (0..N_BRANCHES).map(|_| reference::atoms::atoms(&numbers.vector(S.atoms - 1, 1.0), (-2.0, 3.0))).collect();
-    let logits =
-        reference::config::BRANCH_SIZES.iter().map(|n| numbers.matrix(N_BATCH, n * S.atoms, 2.0)).collect();
+    let logits = reference::config::BRANCH_SIZES.iter().map(|n| numbers.matrix(N_BATCH, n * S.atoms, 2.0)).collect();
     let targets = (0..N_BRANCHES).map(|_| numbers.distributions(N_BATCH, S.atoms)).collect();
     (atoms, logits, numbers.actions(N_BATCH), targets)
 }
@@ -184,7 +185,8 @@ fn quantile_targets(numbers: &mut Numbers) -> Vec<[Vec<f64>; N_BRANCHES]> {
 fn iqn_head() {
     let mut numbers = Numbers(9);
     let p = lively_parameters(&S, 9);
-    let (h, actions, targets) = (numbers.matrix(N_BATCH, S.hidden, 1.0), numbers.actions(N_BATCH), quantile_targets(&mut numbers));
+    let (h, actions, targets) =
+        (numbers.matrix(N_BATCH, S.hidden, 1.0), numbers.actions(N_BATCH), quantile_targets(&mut numbers));
     let run = |p: &Tensors, h: &Matrix| iqn::loss(&iqn::forward(&S, Exact, p, h), &actions, &targets).0;
     let pass = iqn::forward(&S, Exact, &p, &h);
     let mut grads = Tensors::zeros(&p.layout);
@@ -236,7 +238,10 @@ fn denoise_layers() {
 fn objective_of_the_full_and_the_core_agent() {
     for (learners, prefixes) in [
         (Learners::FULL, &["temporal.", "trunk.", "film.", "branch.", "attention."][..]),
-        (Learners::CORE, &["trunk.", "branch.value", "branch.direction", "branch.size", "branch.order", "branch.hold"][..]),
+        (
+            Learners::CORE,
+            &["trunk.", "branch.value", "branch.direction", "branch.size", "branch.order", "branch.hold"][..],
+        ),
     ] {
         let mut numbers = Numbers(13);
         let config = Config { alpha_cql: 0.5, ..Config::new(S, learners) };

@@ -3,14 +3,15 @@
 mod support;
 
 use reference::config::{Sizes, direction};
+use reference::denoise;
 use reference::iql::{self, POPART_MIN_STD, PopArt, expectile_loss};
 use reference::iqn::{self, interquartile_range, level, quantile_at, quantile_huber, readiness};
 use reference::layout::Tensors;
 use reference::matrix::{Matrix, dot, mean};
 use reference::precision::Precision::Exact;
-use reference::risk::{cvar, next_eta};
+use reference::risk::{cvar, cvar_loss, greedy, next_eta};
 use reference::selectivity::{self, counts, market_part};
-use reference::denoise;
+
 use support::*;
 
 const S: Sizes = Sizes::MINIATURE;
@@ -162,6 +163,45 @@ fn cvar_known_answers_and_mean_at_1() {
         let levels = [0.05, 0.2, 0.4, 0.7, 1.0].map(|eta| cvar(&p, &z, eta));
         assert!(levels.is_sorted_by(|a, b| *a <= b + 1e-12), "CVaR rises with eta: {levels:?}");
     }
+}
+
+/// Action 0 is sure of 0.4, action 1 an even chance of -1 and 2, whose mean is 0.5 and whose worst half is -1.
+#[test]
+fn risk_turns_the_choice() {
+    let atoms = vec![vec![-1.0, 0.4, 2.0]; 4];
+    let logits: Vec<Matrix> = reference::config::BRANCH_SIZES
+        .iter()
+        .map(|n| {
+            Matrix::from_fn(1, n * 3, |_, j| match (j / 3, j % 3) {
+                (0, 1) | (1, 0 | 2) => 60.0,
+                (2.., 0) => 60.0,
+                _ => 0.0,
+            })
+        })
+        .collect();
+    let d = reference::c51::Distributions::new(&logits, &atoms);
+    assert_eq!((d.greedy(0), greedy(&d, 0, &atoms, 1.0), greedy(&d, 0, &atoms, 0.5)), ([1; 4], [1; 4], [0; 4]));
+    assert_close("loss", cvar_loss(&d, &[[0, 1, 0, 1]], &atoms, 0.5), -(0.4 - 1.0 + 0.4 - 1.0) / 4.0, 1e-12);
+}
+
+#[test]
+fn boundary_range_is_a_mean_over_rows_and_branches_at_the_greedy_action() {
+    let p = lively_parameters(&S, 8);
+    let mut numbers = Numbers(8);
+    let h = numbers.matrix(2, S.hidden, 1.0);
+    let pass = iqn::forward(&S, Exact, &p, &h);
+    let atoms = vec![vec![-1.0, 1.0]; 4];
+    let logits: Vec<Matrix> = reference::config::BRANCH_SIZES.iter().map(|n| numbers.matrix(2, n * 2, 1.0)).collect();
+    let d = reference::c51::Distributions::new(&logits, &atoms);
+    let mut sum = 0.0;
+    for i in 0..2 {
+        for (b, a) in d.greedy(i).into_iter().enumerate() {
+            let z = pass.of(i, b, a);
+            // Three midpoints, 1/6, 1/2, 5/6: the quartiles lie a quarter of the way in from the ends.
+            sum += (z[2] + 0.25 * (z[1] - z[2])) - (z[0] + 0.25 * (z[1] - z[0]));
+        }
+    }
+    assert_close("range", reference::boundary::iqn_iqr(&pass, &d), sum / 8.0, 1e-14);
 }
 
 #[test]

@@ -39,9 +39,8 @@ fn scan_equals_the_quadratic_form() {
         let projected: Vec<Vec<f64>> = (0..S.window)
             .map(|t| {
                 let x = bars.row(i * S.window + t);
-                let e: Vec<f64> = (0..S.temporal)
-                    .map(|j| dot(w_e.row(j), x) + p.slice("temporal.embed.bias")[j])
-                    .collect();
+                let e: Vec<f64> =
+                    (0..S.temporal).map(|j| dot(w_e.row(j), x) + p.slice("temporal.embed.bias")[j]).collect();
                 (0..w_in.n_rows).map(|j| dot(w_in.row(j), &e)).collect()
             })
             .collect();
@@ -51,9 +50,8 @@ fn scan_equals_the_quadratic_form() {
             silu(sum + p.slice("temporal.conv.bias")[c])
         };
         for head in 0..heads {
-            let dt = |t: usize| {
-                softplus(projected[t][inner + S.conv_channels() + head] + p.slice("temporal.dt_bias")[head])
-            };
+            let dt =
+                |t: usize| softplus(projected[t][inner + S.conv_channels() + head] + p.slice("temporal.dt_bias")[head]);
             let log_decay = |t: usize| -p.slice("temporal.a_log")[head].exp() * dt(t);
             let last = S.window - 1;
             for q in 0..width {
@@ -61,9 +59,8 @@ fn scan_equals_the_quadratic_form() {
                 let mut y = p.slice("temporal.d")[head] * active(last, channel);
                 for s in 0..S.window {
                     let decay: f64 = (s + 1..=last).map(log_decay).sum::<f64>().exp();
-                    let cb: f64 = (0..S.scan_state)
-                        .map(|n| active(last, inner + S.scan_state + n) * active(s, inner + n))
-                        .sum();
+                    let cb: f64 =
+                        (0..S.scan_state).map(|n| active(last, inner + S.scan_state + n) * active(s, inner + n)).sum();
                     y += decay * cb * dt(s) * active(s, channel);
                 }
                 assert_close("y", scanned[(i, channel)], y, 1e-13);

@@ -111,15 +111,8 @@ fn layout_is_aligned_in_order_and_of_the_designs_sizes() {
     ] {
         assert_eq!(layout.tensor(name).shape, shape, "{name}");
     }
-    let groups = [
-        Group::Theta,
-        Group::Attention,
-        Group::Iqn,
-        Group::IqlHigh,
-        Group::IqlLow,
-        Group::Selectivity,
-        Group::Denoise,
-    ];
+    let groups =
+        [Group::Theta, Group::Attention, Group::Iqn, Group::IqlHigh, Group::IqlLow, Group::Selectivity, Group::Denoise];
     let mut end = 0;
     for group in groups {
         assert_eq!(layout.range(group).start, end, "groups follow one another");

@@ -12,7 +12,9 @@ use reference::isv::{Isv, RATE, health, index};
 use reference::layout::{Layout, Tensors};
 use reference::matrix::{Matrix, dot, norm};
 use reference::pruning::{self, apply_masks, bin, is_due, masked_share, renew_masks, sparsity, threshold_bin};
-use reference::replay::{self, Ring, importance_weights, modulated_td, priority, relabelled_reward, slot_of, stratified};
+use reference::replay::{
+    self, Ring, importance_weights, modulated_td, priority, relabelled_reward, slot_of, stratified,
+};
 use reference::schedule::{Counters, beta, tau};
 use reference::vaccine::{gradvac_multiple, vaccine};
 use support::*;
@@ -101,7 +103,10 @@ fn pruning_threshold_is_the_highest_edge_with_few_enough_under_it() {
         let threshold = threshold_bin(&weights, share);
         let under = |edge: u32| weights.iter().filter(|w| bin(**w) < edge).count();
         assert_eq!(under(threshold), pruned, "share {share}");
-        assert!(threshold == 1 << 16 || under(threshold + 1) > (share * 10.0) as usize, "share {share}: not the highest");
+        assert!(
+            threshold == 1 << 16 || under(threshold + 1) > (share * 10.0) as usize,
+            "share {share}: not the highest"
+        );
     }
     // Two weights that differ below the top 16 bits share a bin, so they go together or stay together.
     let (a, b) = (f32::from_bits(0x3f80_0001), f32::from_bits(0x3f80_0002));
@@ -145,6 +150,13 @@ fn priorities_and_weights_known_answers() {
 }
 
 #[test]
+fn of_duplicate_slots_the_steps_highest_priority_wins() {
+    let mut leaves = [9.0, 9.0, 9.0];
+    replay::write_leaves(&mut leaves, &[1, 0, 1, 1, 2], &[Some(2.0), None, Some(3.0), None, Some(1.0)]);
+    assert_eq!(leaves, [9.0, 3.0, 1.0], "3 is under the old 9 and still wins; a kept leaf stays");
+}
+
+#[test]
 fn modulation_is_bounded_by_four() {
     assert_close("exp(adv)", modulated_td(2.0, 1.5, 1.0, 1.0 - 1e-6, 1.0), 2.0 * 0.5f64.exp(), 1e-12);
     assert_close("at most 4", modulated_td(2.0, 100.0, 0.0, 1.0, 1.0), 8.0, 1e-12);
@@ -164,7 +176,8 @@ fn case_i_donors_stay_in_their_episode() {
     assert_eq!(ring.n_donors(2, &episodes), 0, "the next slot is the oldest, though its episode number is the same");
     assert_eq!(ring.n_donors(7, &episodes), 1, "7 -> 1, then episode 3 begins");
     assert_eq!(ring.n_donors(1, &episodes), 0);
-    let drawn: Vec<usize> = [0.0, 0.3, 0.34, 0.7, 0.999].iter().filter_map(|xi| ring.donor(4, &episodes, *xi)).collect();
+    let drawn: Vec<usize> =
+        [0.0, 0.3, 0.34, 0.7, 0.999].iter().filter_map(|xi| ring.donor(4, &episodes, *xi)).collect();
     assert_eq!(drawn, [6, 6, 0, 2, 2], "j = 1 + floor(3 xi)");
     assert_eq!(ring.donor(2, &episodes, 0.5), None);
     let full = Ring { capacity: 8, n_environments: 2, head: 0 };

@@ -26,7 +26,14 @@ fn projection_known_answers() {
         ("terminal at -1/4: one quarter left, three right", &GRID, &p, -0.25, 0.0, &[0.25, 0.75, 0.0]),
         // T = 1, 2: 1 lies one fifth of the way from 1/2 to 3, of width 5/2.
         ("uneven: 1/2 falls on an atom", &uneven, &[0.0, 1.0, 0.0, 0.0], 0.5, 1.0, &[0.0, 0.0, 1.0, 0.0]),
-        ("uneven: 7/4 is half of the way from 1/2 to 3", &uneven, &[0.5, 0.5, 0.0, 0.0], 1.75, 0.0, &[0.0, 0.0, 0.5, 0.5]),
+        (
+            "uneven: 7/4 is half of the way from 1/2 to 3",
+            &uneven,
+            &[0.5, 0.5, 0.0, 0.0],
+            1.75,
+            0.0,
+            &[0.0, 0.0, 0.5, 0.5],
+        ),
     ] {
         assert_eq!(project(p, reward, discount, z), want, "{why}");
     }
@@ -105,9 +112,8 @@ fn kl_is_cross_entropy_less_the_targets_entropy() {
 /// A batch of one with `logits` for each action of each branch.
 fn one_row(atoms: &[Vec<f64>], logit: impl Fn(usize, usize, usize) -> f64) -> Distributions {
     let k = atoms[0].len();
-    let logits: Vec<Matrix> = (0..N_BRANCHES)
-        .map(|b| Matrix::from_fn(1, BRANCH_SIZES[b] * k, |_, j| logit(b, j / k, j % k)))
-        .collect();
+    let logits: Vec<Matrix> =
+        (0..N_BRANCHES).map(|b| Matrix::from_fn(1, BRANCH_SIZES[b] * k, |_, j| logit(b, j / k, j % k))).collect();
     Distributions::new(&logits, atoms)
 }
 

@@ -28,8 +28,7 @@ impl QStatistics {
     /// Of a batch.
     pub fn new(d: &Distributions) -> Self {
         let all = d.all_q();
-        let maxima: Vec<f64> =
-            d.q.iter().flat_map(|q| (0..q.n_rows).map(move |i| q[(i, argmax(q.row(i)))])).collect();
+        let maxima: Vec<f64> = d.q.iter().flat_map(|q| (0..q.n_rows).map(move |i| q[(i, argmax(q.row(i)))])).collect();
         Self {
             mean: mean(&all),
             min: all.iter().copied().fold(f64::INFINITY, f64::min),

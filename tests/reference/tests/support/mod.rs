@@ -7,6 +7,7 @@ use reference::config::{BRANCH_SIZES, N_BRANCHES, Sizes};
 use reference::init::initial_values;
 use reference::layout::{Layout, Tensors};
 use reference::matrix::{Matrix, norm};
+use reference::step::{Batch, Draws};
 
 /// Greatest relative error of a gradient against central differences.
 pub const GRADIENT_TOLERANCE: f64 = 1e-6;
@@ -123,4 +124,33 @@ pub fn assert_tensor_gradients(p: &Tensors, analytic: &Tensors, prefixes: &[&str
 /// Checks that two numbers agree to `tolerance`, absolutely.
 pub fn assert_close(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!((got - want).abs() <= tolerance, "{what}: got {got}, want {want}, tolerance {tolerance:e}");
+}
+
+/// A batch of plausible rows and its draws.
+pub fn random_batch(sizes: &Sizes, n_batch: usize, seed: u64) -> (Batch, Draws) {
+    let mut numbers = Numbers(seed);
+    let mut states = numbers.matrix(n_batch, sizes.state_dim(), 2.0);
+    let mut next_states = numbers.matrix(n_batch, sizes.state_dim(), 2.0);
+    for i in 0..n_batch {
+        let goal = 2.0 * numbers.uniform();
+        states[(i, sizes.state_dim() - 1)] = goal;
+        next_states[(i, sizes.state_dim() - 1)] = goal;
+    }
+    let batch = Batch {
+        actions: numbers.actions(n_batch),
+        rewards: numbers.vector(n_batch, 1.0),
+        dones: (0..n_batch).map(|i| i % 11 == 3).collect(),
+        n_steps: (0..n_batch).map(|_| 1 + numbers.below(3) as u32).collect(),
+        achieved: numbers.vector(n_batch, 1.0),
+        weights: (0..n_batch).map(|_| 0.2 + 0.8 * numbers.uniform()).collect(),
+        relabelled: (0..n_batch).map(|i| i % 4 == 1).collect(),
+        states,
+        next_states,
+    };
+    let draws = Draws {
+        depth_uniforms: vec![0.3; sizes.blocks],
+        denoise_normals: numbers.matrix(n_batch, sizes.features, 1.7),
+        causal_uniform: 0.4,
+    };
+    (batch, draws)
 }
