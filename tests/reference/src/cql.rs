@@ -9,8 +9,8 @@ use crate::matrix::Matrix;
 pub fn value(d: &Distributions, actions: &[[usize; N_BRANCHES]]) -> f64 {
     let mut sum = 0.0;
     for (i, taken) in actions.iter().enumerate() {
-        for b in 0..N_BRANCHES {
-            sum += log_sum_exp(d.q[b].row(i)) - d.q[b][(i, taken[b])];
+        for (q, a) in d.q.iter().zip(taken) {
+            sum += log_sum_exp(q.row(i)) - q[(i, *a)];
         }
     }
     sum / (actions.len() * N_BRANCHES) as f64

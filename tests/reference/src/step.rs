@@ -3,26 +3,28 @@
 //! All that the section calls "as the step began" is read from the state before anything is written; the writes come last, together,
 //! and only where the step is not gated (I5).
 
+mod auxiliary;
 mod outputs;
 mod state;
+mod theta;
 
+pub use auxiliary::{Auxiliary, HeadLoss};
 pub use outputs::{HeadUpdate, Named, Outputs, QStatistics, named_tensors};
 pub use state::{Batch, Draws, IqnAverages, State};
+pub use theta::ThetaUpdate;
 
-use crate::adam::{adaptive_clip, clip_scale, group_norm, target_ema, update_group};
-use crate::c51::{self, Distributions};
+use crate::adam::{clip_scale, group_norm, target_ema, update_group};
+use crate::c51;
 use crate::config::{Config, N_BRANCHES};
-use crate::iql::PopArt;
 use crate::isv::{RATE, SLOW_RATE, index};
 use crate::layout::{Group, Tensors, trunk_matrices};
 use crate::matrix::{Matrix, mean, variance};
 use crate::network::{self, NetworkPass};
-use crate::objective::{Constants, Gradients, Objective, gradients, objective};
+use crate::objective::{Constants, Objective, gradients, objective};
 use crate::schedule::{self, Counters};
 use crate::spectral::{self, PowerIteration};
 use crate::trunk::{TrunkContext, depth_masks, film_inputs, keep_probabilities};
-use crate::vaccine::{Vaccine, vaccine};
-use crate::{atoms, causal, denoise, double_dqn, iql, iqn, pruning, replay, risk, selectivity};
+use crate::{atoms, causal, double_dqn, iqn, pruning, replay, risk, selectivity};
 
 /// Runs one step and moves `state` on.
 pub fn step(state: &mut State, batch: &Batch, draws: &Draws) -> Outputs {
@@ -168,182 +170,6 @@ impl NextState {
             double_dqn::quantile_targets(chooses, &head, &batch.rewards, &discounts)
         });
         Self { online, target, discounts, targets, quantile_targets }
-    }
-}
-
-/// A head's loss and gradient norm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HeadLoss {
-    /// Its plain batch mean.
-    pub loss: f64,
-    /// Norm of its gradient.
-    pub norm: f64,
-}
-
-impl HeadLoss {
-    fn is_finite(&self) -> bool {
-        self.loss.is_finite() && self.norm.is_finite()
-    }
-}
-
-/// Child graphs `aux` and `post_aux`, before anything is written.
-#[derive(Clone, Debug)]
-pub struct Auxiliary {
-    /// q = 1/4 sum_b Q_b(s, a_b) [B].
-    pub q: Vec<f64>,
-    /// PopArt with this batch.
-    pub popart: PopArt,
-    /// Parameters with both IQL heads rescaled, what the heads' passes ran on.
-    pub rescaled: Tensors,
-    /// V_high [B].
-    pub v_high: Vec<f64>,
-    /// V_low [B].
-    pub v_low: Vec<f64>,
-    /// Gradients of all heads; zero elsewhere.
-    pub grads: Tensors,
-    /// Loss and norm of each head that is on.
-    pub losses: Vec<(Group, HeadLoss)>,
-    /// P(trade) [B].
-    pub p_trade: Vec<f64>,
-    /// Rows that count for selectivity.
-    pub labels: Vec<Option<bool>>,
-    /// cvar_loss.
-    pub cvar_loss: f64,
-    /// Statistics of Q over batch, branches and actions.
-    pub q_statistics: QStatistics,
-}
-
-impl Auxiliary {
-    fn new(config: &Config, before: &State, batch: &Batch, draws: &Draws, at: &Objective, first: &Gradients) -> Self {
-        let (on, h, d) = (&config.learners, &at.pass.trunk.output, &at.pass.distributions);
-        let q: Vec<f64> = batch.actions.iter().enumerate().map(|(i, taken)| d.mean_q(i, taken)).collect();
-        let popart = if on.iql { before.popart.updated(&q) } else { before.popart };
-        let mut aux = Self {
-            popart,
-            rescaled: before.params.clone(),
-            v_high: Vec::new(),
-            v_low: Vec::new(),
-            grads: Tensors::zeros(&before.params.layout),
-            losses: Vec::new(),
-            p_trade: Vec::new(),
-            labels: labels(config, batch, d),
-            cvar_loss: risk::cvar_loss(d, &batch.actions, &before.atoms, before.isv.entries[index::RISK_ETA]),
-            q_statistics: QStatistics::new(d),
-            q,
-        };
-        if on.iqn {
-            let range = before.params.layout.range(Group::Iqn);
-            aux.grads.flat[range.clone()].copy_from_slice(&first.params.flat[range]);
-            aux.close(Group::Iqn, at.iqn);
-        }
-        if on.iql {
-            let (high, low) = config.expectiles;
-            aux.v_high = aux.value_head(config, before, (Group::IqlHigh, "iql_high", high), h);
-            aux.v_low = aux.value_head(config, before, (Group::IqlLow, "iql_low", low), h);
-        }
-        if on.selectivity {
-            let result = selectivity::loss(&before.params, h, &aux.labels, &mut aux.grads);
-            aux.p_trade = result.p_trade;
-            aux.close(Group::Selectivity, result.loss);
-        }
-        if on.denoise {
-            let clean = network::last_bar_of(&config.sizes, &batch.states);
-            let noisy = clean.zip(&draws.denoise_normals, |x, noise| x + config.denoise_noise * noise);
-            let loss = denoise::loss(config.precision, &before.params, &noisy, &clean, &mut aux.grads);
-            aux.close(Group::Denoise, loss);
-        }
-        aux
-    }
-
-    fn close(&mut self, group: Group, loss: f64) {
-        self.losses.push((group, HeadLoss { loss, norm: group_norm(&self.grads, group) }));
-    }
-
-    /// Rescales a head, adds its gradient, and returns its values in units of q.
-    fn value_head(
-        &mut self,
-        config: &Config,
-        before: &State,
-        (group, name, expectile): (Group, &str, f64),
-        h: &Matrix,
-    ) -> Vec<f64> {
-        before.popart.rescale(&self.popart, &mut self.rescaled, name);
-        let pass = iql::forward(config.precision, &self.rescaled, name, h);
-        let targets: Vec<f64> = self.q.iter().map(|q| self.popart.normalised(*q)).collect();
-        let (loss, doutputs) = iql::loss(&pass, expectile, &targets);
-        iql::backward(config.precision, &self.rescaled, name, &pass, &doutputs, &mut self.grads);
-        self.close(group, loss);
-        pass.outputs.iter().map(|output| self.popart.value(*output)).collect()
-    }
-
-    /// Loss of a head; NaN for one that is off, which no average takes in.
-    fn loss_of(&self, group: Group) -> f64 {
-        self.losses.iter().find(|(of, _)| *of == group).map_or(f64::NAN, |(_, head)| head.loss)
-    }
-}
-
-/// Selectivity's labels: whether the market part of a row's reward is positive.
-fn labels(config: &Config, batch: &Batch, d: &Distributions) -> Vec<Option<bool>> {
-    let goal_column = network::goal_column(&config.sizes);
-    (0..batch.actions.len())
-        .map(|i| {
-            let market = selectivity::market_part(
-                batch.rewards[i],
-                config.reward_scale,
-                config.her_weight,
-                batch.states[(i, goal_column)],
-                batch.achieved[i],
-            );
-            selectivity::counts(batch.actions[i][0], d.greedy(i)[0]).then_some(market > 0.0)
-        })
-        .collect()
-}
-
-/// Child graph `adam_grad`: what becomes of theta's gradient.
-#[derive(Clone, Debug)]
-pub struct ThetaUpdate {
-    /// Pruning masks, renewed if due.
-    pub masks: Tensors,
-    /// Gradient after the first mask: the next snapshot.
-    pub masked: Vec<f64>,
-    /// Comparison with the snapshot, if there was one.
-    pub vaccine: Option<Vaccine>,
-    /// Gradient after the vaccine and the second mask.
-    pub gradient: Tensors,
-    /// Its norm.
-    pub norm: f64,
-    /// Clip.
-    pub clip: f64,
-    /// min(1, clip / norm).
-    pub scale: f64,
-}
-
-impl ThetaUpdate {
-    fn new(config: &Config, before: &State, counters: &Counters, gradient: &Tensors) -> Self {
-        let on = &config.learners;
-        let range = gradient.layout.range(Group::Theta);
-        let mut masks = before.masks.clone();
-        if on.pruning && pruning::is_due(&config.prune, counters.rng_step) {
-            pruning::renew_masks(&before.params, &mut masks, pruning::sparsity(&config.prune, counters.rng_step));
-        }
-        let mut gradient = gradient.clone();
-        pruning::apply_masks(&mut gradient, &masks);
-        let masked = gradient.flat[range.clone()].to_vec();
-        let vaccine = before
-            .snapshot
-            .as_ref()
-            .filter(|_| on.vaccine)
-            .and_then(|snapshot| vaccine(&masked, snapshot, before.vaccine_phi, config.vaccine_weight));
-        if let (Some(vaccine), Some(snapshot)) = (&vaccine, &before.snapshot) {
-            for (g, s) in gradient.flat[range].iter_mut().zip(snapshot) {
-                *g += vaccine.multiple * s;
-            }
-        }
-        pruning::apply_masks(&mut gradient, &masks);
-        let norm = group_norm(&gradient, Group::Theta);
-        let ema = before.isv.seeded(index::CLIP_EMA).filter(|_| on.adaptive_clip);
-        let clip = adaptive_clip(config.clip, ema);
-        Self { masks, masked, vaccine, gradient, norm, clip, scale: clip_scale(norm, clip) }
     }
 }
 

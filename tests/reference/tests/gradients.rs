@@ -119,14 +119,21 @@ fn dueling_branches_with_and_without_selection() {
     }
 }
 
-/// Atoms, logits, actions and targets of a small batch.
-fn value_problem(seed: u64) -> (Vec<Vec<f64>>, Vec<Matrix>, Vec<[usize; N_BRANCHES]>, Vec<Matrix>) {
+/// A small batch's values.
+struct ValueProblem {
+    atoms: Vec<Vec<f64>>,
+    logits: Vec<Matrix>,
+    actions: Vec<[usize; N_BRANCHES]>,
+    targets: Vec<Matrix>,
+}
+
+fn value_problem(seed: u64) -> ValueProblem {
     let mut numbers = Numbers(seed);
     let atoms: Vec<Vec<f64>> =
         (0..N_BRANCHES).map(|_| reference::atoms::atoms(&numbers.vector(S.atoms - 1, 1.0), (-2.0, 3.0))).collect();
     let logits = reference::config::BRANCH_SIZES.iter().map(|n| numbers.matrix(N_BATCH, n * S.atoms, 2.0)).collect();
     let targets = (0..N_BRANCHES).map(|_| numbers.distributions(N_BATCH, S.atoms)).collect();
-    (atoms, logits, numbers.actions(N_BATCH), targets)
+    ValueProblem { atoms, logits, actions: numbers.actions(N_BATCH), targets }
 }
 
 fn assert_dlogits(logits: &[Matrix], analytic: &[Matrix], f: impl Fn(&[Matrix]) -> f64) {
@@ -142,7 +149,7 @@ fn assert_dlogits(logits: &[Matrix], analytic: &[Matrix], f: impl Fn(&[Matrix]) 
 
 #[test]
 fn weighted_cross_entropy_by_logits() {
-    let (atoms, logits, actions, targets) = value_problem(6);
+    let ValueProblem { atoms, logits, actions, targets } = value_problem(6);
     let weights = [0.3, 1.0, 0.7];
     let analytic = c51::loss_dlogits(&c51::Distributions::new(&logits, &atoms), &actions, &targets, &weights);
     assert_dlogits(&logits, &analytic, |logits| {
@@ -153,7 +160,7 @@ fn weighted_cross_entropy_by_logits() {
 
 #[test]
 fn td_error_has_the_gradient_of_the_cross_entropy() {
-    let (atoms, logits, actions, targets) = value_problem(7);
+    let ValueProblem { atoms, logits, actions, targets } = value_problem(7);
     let analytic = c51::loss_dlogits(&c51::Distributions::new(&logits, &atoms), &actions, &targets, &[1.0; N_BATCH]);
     assert_dlogits(&logits, &analytic, |logits| {
         let losses = c51::losses(&c51::Distributions::new(logits, &atoms), &actions, &targets, &atoms);
@@ -163,7 +170,7 @@ fn td_error_has_the_gradient_of_the_cross_entropy() {
 
 #[test]
 fn cql_by_logits() {
-    let (atoms, logits, actions, _) = value_problem(8);
+    let ValueProblem { atoms, logits, actions, .. } = value_problem(8);
     let analytic = cql::dlogits(&c51::Distributions::new(&logits, &atoms), &actions, &atoms, 0.3);
     assert_dlogits(&logits, &analytic, |logits| 0.3 * cql::value(&c51::Distributions::new(logits, &atoms), &actions));
 }
@@ -247,7 +254,7 @@ fn objective_of_the_full_and_the_core_agent() {
         let config = Config { alpha_cql: 0.5, ..Config::new(S, learners) };
         let p = lively_parameters(&S, 13);
         let heads = lively_parameters(&S, 14);
-        let (atoms, _, actions, targets) = value_problem(15);
+        let ValueProblem { atoms, actions, targets, .. } = value_problem(15);
         let states = numbers.matrix(N_BATCH, S.state_dim(), 1.0);
         let context = match learners.film {
             true => context(&mut numbers),
