@@ -1,4 +1,4 @@
-//! AdamW (Loshchilov and Hutter 2019, algorithm 2, without a schedule multiplier on the decay's own), norm and clip (section 6.7).
+//! AdamW (Loshchilov and Hutter 2019, algorithm 2, the decay multiplied by the learning rate), norm and clip (section 6.7).
 
 use std::ops::Range;
 

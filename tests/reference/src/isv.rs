@@ -74,6 +74,12 @@ impl Isv {
         Self { entries, seeded: [false; LEN], skips: VecDeque::new() }
     }
 
+    /// The vector as a dump holds it after at least one applied step: every average has had a sample, and `recent_skips` of the last
+    /// steps were skipped.
+    pub fn from_entries(entries: [f64; LEN], recent_skips: usize) -> Self {
+        Self { entries, seeded: [true; LEN], skips: std::iter::repeat_n(true, recent_skips).collect() }
+    }
+
     /// m <- m + rate (x - m); the first sample seeds it, a non-finite one leaves it alone.
     pub fn average(&mut self, entry: usize, sample: f64, rate: f64) {
         if !sample.is_finite() {

@@ -1,9 +1,8 @@
 //! Random numbers, rounding, layout, initial values.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::*;
 use reference::activation::softplus;
 use reference::config::Sizes;
 use reference::init::{initial_values, inverse_softplus};
@@ -11,7 +10,6 @@ use reference::layout::{ALIGNMENT, Group, Init, Layout, trunk_matrices};
 use reference::matrix::{Matrix, mean, variance};
 use reference::philox::{normal, philox4x32_10, uniform, word_to_uniform};
 use reference::precision::{Precision, round_bf16};
-use support::*;
 
 /// The vectors published with Random123 (`kat_vectors`, philox4x32 10).
 #[test]

@@ -1,7 +1,5 @@
 //! IQN, IQL with PopArt, selectivity, denoise, risk: known answers and invariants.
 
-mod support;
-
 use reference::config::{Sizes, direction};
 use reference::denoise;
 use reference::iql::{self, POPART_MIN_STD, PopArt, expectile_loss};
@@ -12,7 +10,7 @@ use reference::precision::Precision::Exact;
 use reference::risk::{cvar, cvar_loss, greedy, next_eta};
 use reference::selectivity::{self, counts, market_part};
 
-use support::*;
+use crate::support::*;
 
 const S: Sizes = Sizes::MINIATURE;
 

@@ -1,7 +1,6 @@
 //! Passes of the network against other ways to compute the same.
 
-mod support;
-
+use crate::support::*;
 use reference::activation::{sigmoid, silu, softmax, softplus};
 use reference::config::{BRANCH_SIZES, N_BRANCHES, Sizes};
 use reference::layout::Tensors;
@@ -11,7 +10,6 @@ use reference::precision::Precision::Exact;
 use reference::spectral::{power_iteration, scale, start_vector};
 use reference::trunk::{TrunkContext, depth_masks, film_inputs, keep_probabilities};
 use reference::{attention, branches, temporal, trunk};
-use support::*;
 
 const S: Sizes = Sizes::MINIATURE;
 

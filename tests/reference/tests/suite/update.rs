@@ -1,9 +1,8 @@
 //! Replay's arithmetic, schedules, moving averages, the update, the epoch's boundary: known answers (case I among them).
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::*;
 use reference::adam::{adam_element, adaptive_clip, clip_scale, target_ema};
 use reference::boundary::{self, EpsilonSchedule, epsilon, kelly_cap, kelly_fraction};
 use reference::causal;
@@ -17,7 +16,6 @@ use reference::replay::{
 };
 use reference::schedule::{Counters, beta, tau};
 use reference::vaccine::{gradvac_multiple, vaccine};
-use support::*;
 
 #[test]
 fn adam_known_answers() {
@@ -233,6 +231,15 @@ fn averages_are_seeded_and_skip_what_is_not_finite() {
         isv.average(index::LOSS_EMA, sample, RATE);
         assert_close("average", isv.entries[index::LOSS_EMA], want, 1e-15);
     }
+}
+
+#[test]
+fn a_vector_from_a_dump_goes_on_averaging() {
+    let mut isv = Isv::from_entries([2.0; reference::isv::LEN], 1);
+    isv.average(index::LOSS_EMA, 4.0, RATE);
+    assert_close("not seeded again", isv.entries[index::LOSS_EMA], 2.02, 1e-15);
+    isv.close_step(true);
+    assert_close("two skips", isv.entries[index::HEALTH], health(2, 2.02, 2.0), 1e-15);
 }
 
 #[test]

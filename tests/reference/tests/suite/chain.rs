@@ -1,10 +1,8 @@
 //! The five-state chain's exact solutions against the equations that define them, and against simulation.
 
-mod support;
-
+use crate::support::*;
 use reference::chain::{Chain, N_DIRECTIONS, N_STATES};
 use reference::config::direction::{FLAT, HOLD, LONG, SHORT};
-use support::*;
 
 #[test]
 fn optimal_values_known_answers() {

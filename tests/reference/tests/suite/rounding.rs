@@ -1,13 +1,11 @@
 //! What rounding the operands of products to bf16 does to a step, apart from everything else that kernels do.
 
-mod support;
-
+use crate::support::*;
 use reference::config::{Config, Learners, Sizes};
 use reference::layout::Group;
 use reference::matrix::{dot, norm};
 use reference::precision::Precision;
 use reference::step::{Outputs, State, step};
-use support::*;
 
 fn outputs(sizes: Sizes, n_batch: usize, precision: Precision) -> Outputs {
     let config = Config { precision, ..Config::new(sizes, Learners::FULL) };

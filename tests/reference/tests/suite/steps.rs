@@ -1,14 +1,12 @@
 //! The whole step: order, gating, switches, learning.
 
-mod support;
-
+use crate::support::*;
 use reference::adam::{adam_element, group_norm};
 use reference::config::{Config, Learners, PruneSchedule, Sizes};
 use reference::isv::index;
 use reference::layout::Group;
 use reference::matrix::{dot, norm};
 use reference::step::{Batch, Draws, Outputs, State, rescored_td, step};
-use support::*;
 
 const SPECTRAL_STREAM: u32 = 11;
 const ALL_BUT_THETA: [Group; 6] =

@@ -1,7 +1,6 @@
 //! C51, double DQN, CQL: known answers worked by hand, and the faults that others met (G, H, J).
 
-mod support;
-
+use crate::support::*;
 use reference::activation::{argmax, log_softmax, log_sum_exp};
 use reference::atoms::{atoms, next_spacing};
 use reference::c51::{Distributions, cross_entropy, kl, loss_dlogits, losses, neighbours, power, project};
@@ -9,7 +8,6 @@ use reference::config::{BRANCH_SIZES, N_BRANCHES};
 use reference::double_dqn::{discount, targets};
 use reference::matrix::{Matrix, dot};
 use reference::{cql, double_dqn};
-use support::*;
 
 const GRID: [f64; 3] = [-1.0, 0.0, 1.0];
 

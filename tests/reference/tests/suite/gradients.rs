@@ -1,7 +1,6 @@
 //! Every gradient by hand against central differences in float64, for every tensor and every input that carries one.
 
-mod support;
-
+use crate::support::*;
 use reference::config::{Config, Learners, N_BRANCHES, Sizes};
 use reference::layout::Tensors;
 use reference::matrix::{Matrix, dot};
@@ -9,7 +8,6 @@ use reference::objective::{Constants, gradients, objective};
 use reference::precision::Precision::Exact;
 use reference::trunk::TrunkContext;
 use reference::{activation, attention, branches, c51, cql, denoise, iql, iqn, norm, selectivity, temporal, trunk};
-use support::*;
 
 const S: Sizes = Sizes::MINIATURE;
 const N_BATCH: usize = 3;

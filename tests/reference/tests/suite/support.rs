@@ -1,5 +1,4 @@
 //! What the reference's tests share: numbers without a pattern, central differences, a small problem.
-#![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
 
 use std::sync::Arc;
 
