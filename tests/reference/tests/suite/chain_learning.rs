@@ -49,7 +49,7 @@ fn all_paths(chain: &Chain, n: u32) -> Batch {
 
 fn values(state: &State) -> Distributions {
     let context = TrunkContext { film: None, scales: vec![1.0; 1 + 2 * SIZES.blocks], depth: vec![1.0; SIZES.blocks] };
-    let states = Matrix::from_fn(N_STATES, SIZES.state_dim(), |i, j| row_of(i, j));
+    let states = Matrix::from_fn(N_STATES, SIZES.state_dim(), row_of);
     network::forward(&state.config, &state.params, &state.params, &states, &context, &state.atoms).distributions
 }
 
@@ -68,8 +68,8 @@ fn learn(n: u32, n_steps: usize) -> f64 {
     let top = exact.iter().flatten().fold(0.0f64, |top, q| top.max(q.abs()));
     let mut worst = 0.0f64;
     for s in 0..N_STATES {
-        for a in 0..N_DIRECTIONS {
-            worst = worst.max((d.q[0][(s, a)] - exact[s][a]).abs() / top);
+        for (got, want) in d.q[0].row(s).iter().zip(exact[s]) {
+            worst = worst.max((got - want).abs() / top);
         }
         println!(
             "n {n}, state {s}: {:.3?} of {:.3?}; idle {:.3?} of {:.3}",
