@@ -67,11 +67,11 @@ fn learn(n: u32, n_steps: usize) -> f64 {
     let (d, exact) = (values(&state), chain.fixed_point(n));
     let top = exact.iter().flatten().fold(0.0f64, |top, q| top.max(q.abs()));
     let mut worst = 0.0f64;
-    for s in 0..N_STATES {
-        for (got, want) in d.q[0].row(s).iter().zip(exact[s]) {
+    for (s, exact) in exact.iter().enumerate() {
+        for (got, want) in d.q[0].row(s).iter().zip(exact) {
             worst = worst.max((got - want).abs() / top);
         }
-        println!("n {n}, state {s}: {:.3?} of {:.3?}", d.q[0].row(s), exact[s]);
+        println!("n {n}, state {s}: {:.3?} of {exact:.3?}", d.q[0].row(s));
     }
     println!("n {n}: greatest error {worst:.4} of the greatest value");
     worst
