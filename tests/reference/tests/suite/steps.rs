@@ -294,6 +294,113 @@ fn readiness_opens_iqn_to_the_trunk_after_the_first_step() {
     assert_eq!(state.isv.entries[index::IQN_READINESS], state.readiness());
 }
 
+/// The other learners recomputed from what the step gave: targets and values under the batch's own PopArt, modulation by its std.
+#[test]
+fn iql_and_modulation_use_popart_as_updated() {
+    let outputs = run(&mut agent(Learners::FULL), 2).remove(1);
+    let (aux, td) = (&outputs.aux, &outputs.at.losses.td);
+    let (mean_gap, std) = (
+        |v: &[f64], e: f64| {
+            let gaps = aux.q.iter().zip(v).map(|(q, v)| (q - v) / aux.popart.std());
+            let loss = gaps.map(|gap| if gap < 0.0 { (1.0 - e) * gap * gap } else { e * gap * gap });
+            loss.sum::<f64>() / v.len() as f64
+        },
+        aux.popart.std(),
+    );
+    assert!((std - 1.0).abs() > 0.1, "another std than at the start, or nothing is tested: {std}");
+    for (group, want) in [(Group::IqlHigh, mean_gap(&aux.v_high, 0.9)), (Group::IqlLow, mean_gap(&aux.v_low, 0.1))] {
+        let head = outputs.heads.iter().find(|head| head.group == group).expect("IQL is on");
+        assert_close("expectile loss", head.loss, want, 1e-10 * want);
+    }
+    for (i, td) in td.iter().enumerate() {
+        let advantage = (aux.q[i] - aux.v_high[i]) / (std + 1e-6);
+        let want = td * advantage.exp().clamp(0.25, 4.0);
+        assert_close("td", outputs.td_modulated[i], want, 1e-12);
+    }
+}
+
+#[test]
+fn averages_take_in_what_section_5_says() {
+    let mut state = agent(Learners::FULL);
+    let outputs = run(&mut state, 2);
+    let (batch, _) = batch();
+    let (mean, variance) = (reference::matrix::mean, reference::matrix::variance);
+    let expect = |entry: usize, rate: f64, sample: &dyn Fn(&Outputs) -> f64| {
+        let (first, second) = (sample(&outputs[0]), sample(&outputs[1]));
+        let want = first + rate * (second - first);
+        assert_close(&format!("entry {entry}"), state.isv.entries[entry], want, 1e-12 * want.abs().max(1e-3));
+    };
+    let q = |o: &Outputs| o.at.pass.distributions.all_q();
+    expect(index::LOSS_EMA, 0.01, &|o| o.at.weighted_cross_entropy);
+    expect(index::LOSS_SLOW, 0.001, &|o| o.at.weighted_cross_entropy);
+    expect(index::GRAD_NORM_EMA, 0.01, &|o| o.update.norm);
+    expect(index::CLIP_EMA, 0.01, &|o| o.update.norm);
+    expect(index::TD_EMA, 0.01, &|o| mean(&o.at.losses.td));
+    expect(index::TD_VAR_EMA, 0.01, &|o| variance(&o.at.losses.td));
+    expect(index::Q_MEAN_EMA, 0.01, &|o| mean(&q(o)));
+    expect(index::Q_VAR_EMA, 0.01, &|o| variance(&q(o)));
+    expect(index::REWARD_EMA, 0.01, &|_| mean(&batch.rewards));
+    expect(index::REWARD_VAR_EMA, 0.01, &|_| variance(&batch.rewards));
+    expect(index::CQL_EMA, 0.01, &|o| o.at.cql);
+    let loss = |o: &Outputs, group: Group| o.heads.iter().find(|h| h.group == group).expect("on").loss;
+    expect(index::DENOISE_EMA, 0.01, &|o| loss(o, Group::Denoise));
+    let last = &outputs[1].aux;
+    for (entry, want) in [
+        (index::IQL_GAP, mean(&last.v_high) - mean(&last.v_low)),
+        (index::POPART_MEAN, last.popart.mean()),
+        (index::POPART_STD, last.popart.std()),
+        (index::SELECT_RATE, last.p_trade.iter().filter(|p| **p >= 0.4).count() as f64 / 8.0),
+        (index::RISK_ETA, {
+            let first = (1.0 - 1e-3 * outputs[0].aux.cvar_loss).clamp(0.05, 1.0);
+            (first - 1e-3 * last.cvar_loss).clamp(0.05, 1.0)
+        }),
+    ] {
+        assert_close(&format!("entry {entry}"), state.isv.entries[entry], want, 1e-12);
+    }
+}
+
+/// A snapshot against the gradient makes the vaccine add; the next snapshot is of before that.
+#[test]
+fn the_snapshot_is_taken_before_the_vaccine() {
+    let mut state = agent(Learners::FULL);
+    run(&mut state, 2);
+    let old: Vec<f64> = state.snapshot.iter().flatten().map(|s| -s).collect();
+    state.snapshot = Some(old.clone());
+    let outputs = run(&mut state, 1).remove(0);
+    let update = &outputs.update;
+    let multiple = update.vaccine.expect("there is a snapshot").multiple;
+    assert!(multiple > 0.0);
+    assert_eq!(state.snapshot.as_ref(), Some(&update.masked));
+    // In the gaps between tensors the masks are 0 and so are the gradients.
+    let kept = |i: usize| update.masks.group(Group::Theta)[i];
+    for (i, g) in update.gradient.group(Group::Theta).iter().enumerate() {
+        assert_close("gradient", *g, (update.masked[i] + multiple * old[i]) * kept(i), 1e-14);
+    }
+}
+
+/// Each network is scaled by its own spectral norm, and both see the present bottleneck.
+#[test]
+fn target_has_its_own_spectral_norm_and_shares_the_bottleneck() {
+    let (batch, draws) = batch();
+    let mut state = agent(Learners { pruning: false, ..Learners::FULL });
+    run(&mut state, 3);
+    let columns = Sizes::TINY.input();
+    let outputs = step(&mut state.clone(), &batch, &draws);
+    let part = columns.bottleneck..columns.width;
+    assert_eq!(outputs.next.online.u.columns(part.clone()), outputs.next.target.u.columns(part));
+    // Twenty and forty times W_2 of the target: both far over sigma_max, so that the scaled matrix is the same.
+    let grown = |factor: f64| {
+        let mut grown = state.clone();
+        grown.target.slice_mut("trunk.block1.w2").iter_mut().for_each(|w| *w *= factor);
+        step(&mut grown, &batch, &draws)
+    };
+    let (twenty, forty) = (grown(20.0), grown(40.0));
+    assert!(twenty.spectra[1][4].sigma > 3.0 && twenty.spectra[0][4].sigma < 3.0);
+    let difference = twenty.next.target.trunk.output.zip(&forty.next.target.trunk.output, |a, b| a - b);
+    assert!(norm(&difference.values) < 1e-10 * norm(&twenty.next.target.trunk.output.values));
+    assert_eq!(twenty.next.online.trunk.output, outputs.next.online.trunk.output);
+}
+
 /// Priority refresh: the td of the step with keep probabilities in every pass, and nothing written.
 #[test]
 fn rescoring_uses_keep_probabilities() {

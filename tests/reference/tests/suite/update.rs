@@ -106,6 +106,8 @@ fn pruning_threshold_is_the_highest_edge_with_few_enough_under_it() {
             "share {share}: not the highest"
         );
     }
+    // 8 bits of exponent and 8 of mantissa: a bin is 2^-8 wide, relative to its power of two.
+    assert_eq!((bin(1.0), bin(-1.0), bin(1.0 + 2f64.powi(-8))), (0x7f00, 0x7f00, 0x7f01));
     // Two weights that differ below the top 16 bits share a bin, so they go together or stay together.
     let (a, b) = (f32::from_bits(0x3f80_0001), f32::from_bits(0x3f80_0002));
     assert_eq!(bin(f64::from(a)), bin(f64::from(b)));
