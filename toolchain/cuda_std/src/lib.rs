@@ -11,13 +11,13 @@
 //! | `#[kernel]` | [`kernel`] | `.entry`, a slice as pointer and length | all |
 //! | `#[gpu_only]`, `#[externally_visible]` | the same | - | `tests/compat/gemm` |
 //! | `thread` | [`thread`] | special registers, `bar.sync`, `bar.red`, `membar` | `indices_and_barriers`, `counting_barriers` |
-//! | `warp` (main) | [`warp`]; reductions of every type | `shfl`, `vote`, `match`, `redux` | `v_*` |
-//! | `shared_array!`, `#[address_space(shared)]`, `dynamic_shared_mem` | [`shared`] | `ld.shared`, `st.shared` | `w_shared_stores`, `w_arrays_of_arrays`, `shared_*` |
-//! | `atomic`, its `mid` and `intrinsics` | [`atomic`]; integers, 8 and 16 bits too | `atom.sem.scope`, `red` | `w_float_atomics`, `atomic*` |
+//! | `warp` (main) | [`warp`]; reductions of every type | `shfl`, `vote`, `match`, `redux` | `case_v_*` |
+//! | `shared_array!`, `#[address_space(shared)]`, `dynamic_shared_mem` | [`shared`] | `ld.shared`, `st.shared` | `case_w_shared_stores`, `case_w_arrays_of_arrays`, `shared_*` |
+//! | `atomic`, its `mid` and `intrinsics` | [`atomic`]; integers, 8 and 16 bits too | `atom.sem.scope`, `red` | `case_w_float_atomics`, `atomic*` |
 //! | `GpuFloat`, `FloatExt` | [`GpuFloat`], [`FloatExt`] | single instructions, or the crate `libm` | `float_math`, `float_ext` |
 //! | `io`: `print!`, `println!`, `assert_eq!`, `assert_ne!` | [`io`], and `assert!` | `vprintf`, `__assertfail` | `assertions` |
 //! | `mem`, the allocator of `alloc` | [`mem`] | `malloc`, `free` | `heap` |
-//! | `ptr` | [`ptr`] | `isspacep`, `cvta` | `w_shared_stores` |
+//! | `ptr` | [`ptr`] | `isspacep`, `cvta` | `case_w_shared_stores` |
 //! | `cfg`, `misc` | [`cfg`](mod@cfg), [`misc`] | constants; `%clock64`, `brkpt` | - |
 //! | `vek`, `glam`, `half` | re-exported | - | `tests/compat/gemm` |
 //!
