@@ -7,6 +7,10 @@ pub fn cases() -> Vec<Case> {
     vec![
         host_case("ptx::the_checks_catch_what_they_are_for", the_checks_catch_what_they_are_for),
         host_case("ptx::memory_bound_kernels_access_16_bytes", memory_bound_kernels_access_16_bytes),
+        host_case(
+            "ptx::the_control_page_is_read_as_memory_that_changes",
+            the_control_page_is_read_as_memory_that_changes,
+        ),
         host_case("ptx::no_kernel_uses_local_memory", no_kernel_uses_local_memory),
     ]
 }
@@ -60,6 +64,19 @@ fn memory_bound_kernels_access_16_bytes() -> Outcome {
             let found = (n_wide(text, "ld.global"), n_wide(text, "st.global"));
             assert!(found.0 >= n_loads && found.1 >= n_stores, "{arch} {name}: {found:?} wide loads and stores");
         }
+    }
+    Ok(())
+}
+
+/// The kernel's other buffers are read by plain loads too, so no `.nc` load is left for the page.
+fn the_control_page_is_read_as_memory_that_changes() -> Outcome {
+    for (arch, image) in IMAGES {
+        let name = "increment_step_counters";
+        let (_, text) =
+            kernels(image).find(|(kernel, _)| *kernel == name).ok_or(format!("{arch}: no kernel {name}"))?;
+        assert!(!text.contains("ld.global.nc"), "{arch}: {name} has a load that takes memory for constant\n{text}");
+        let n_loads = text.lines().filter(|line| line.contains("ld.relaxed.sys")).count();
+        assert_eq!(n_loads, 4, "{arch}: {name} reads four fields of the page\n{text}");
     }
     Ok(())
 }

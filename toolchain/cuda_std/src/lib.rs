@@ -37,14 +37,15 @@
 //! Differs from rust-cuda: `SystemAtomicF32` and `SystemAtomicF64` have system scope (published: device scope); floats match
 //! and shuffle by their bits; [`warp::warp_shuffle_up`] stops at its segment's start for every width;
 //! [`cfg::ComputeCapability::from_cuda_arch_env`] asks the compiler's target. `intrinsics`, bindings of libdevice, is not
-//! there. `thread::index_2d` and its like give `vek` vectors, as published.
+//! there. `thread::index_2d` and its like give `vek` vectors, as published. The prelude leaves out `assert_eq` and `assert_ne`: a
+//! glob import beside the standard library's of the same name would be an ambiguous name.
 //!
 //! Operations that a whole warp or block must reach are never marked `pure` in `asm!`, so that the compiler neither removes
 //! nor merges them; where LLVM has an intrinsic, that is used.
 
 #![cfg_attr(target_os = "cuda", no_std)]
 #![cfg_attr(target_os = "cuda", feature(link_llvm_intrinsics, asm_experimental_arch, core_float_math))]
-#![cfg_attr(target_os = "cuda", allow(internal_features))]
+#![cfg_attr(target_os = "cuda", allow(internal_features, reason = "LLVM's intrinsics are linked by name"))]
 
 extern crate alloc;
 
