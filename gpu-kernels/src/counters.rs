@@ -25,8 +25,8 @@ pub const fn increment_step_counters_shape() -> LaunchShape {
 ///
 /// The only reader of the control page, once a step: over the bus a read is slow, so the rest of the step uses `scalars`. The
 /// host may write the page at any time: each field is one relaxed load of system scope, and a step may see one field's new
-/// value beside another's old one. Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it writes tau. Launch:
-/// [`increment_step_counters_shape`].
+/// value beside another's old one. Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it
+/// writes tau. Launch: [`increment_step_counters_shape`].
 ///
 /// # Safety
 /// `control` points to one [`Control`], written at the same time by whole fields alone.
