@@ -1,7 +1,8 @@
 //! One suite for both backends.
 //!
 //! A case is written once and becomes two tests, `cpu::NAME` and `cuda::NAME`. Without a GPU the second is reported as
-//! ignored, never as passed; with `ONEGRAPH_REQUIRE_GPU=1` it fails.
+//! ignored, never as passed; with `ONEGRAPH_REQUIRE_GPU=1` it fails. A case that [`Case::needs_sm_90`] is ignored on a GPU
+//! that runs the sm_80 image. A [`host_case`] touches no device and is one test, `NAME`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,15 +22,37 @@ pub const TEST_KERNELS: Images = Images {
 /// What a case returns: any error that can be shown becomes a failure through `?`.
 pub type Outcome = Result<(), Failed>;
 
-/// A test that runs on either backend.
+/// A test of a suite.
 pub struct Case {
     name: String,
-    test: Arc<dyn Fn(&Device) -> Outcome + Send + Sync>,
+    test: Test,
 }
 
-/// A case with its name.
+enum Test {
+    OnDevices { test: Arc<dyn Fn(&Device) -> Outcome + Send + Sync>, needs_sm_90: bool },
+    OnHost(Box<dyn FnOnce() -> Outcome + Send>),
+}
+
+/// A case that runs on either backend, with its name.
 pub fn case(name: impl Into<String>, test: impl Fn(&Device) -> Outcome + Send + Sync + 'static) -> Case {
-    Case { name: name.into(), test: Arc::new(test) }
+    Case { name: name.into(), test: Test::OnDevices { test: Arc::new(test), needs_sm_90: false } }
+}
+
+/// A case that touches no device, with its name.
+pub fn host_case(name: impl Into<String>, test: impl FnOnce() -> Outcome + Send + 'static) -> Case {
+    Case { name: name.into(), test: Test::OnHost(Box::new(test)) }
+}
+
+impl Case {
+    /// The case's kernels use instructions of sm_90: on a GPU that runs the sm_80 image it is ignored. No effect on a
+    /// [`host_case`].
+    #[must_use]
+    pub fn needs_sm_90(mut self) -> Self {
+        if let Test::OnDevices { needs_sm_90, .. } = &mut self.test {
+            *needs_sm_90 = true;
+        }
+        self
+    }
 }
 
 /// Runs the cases on both backends as the command line asks, and leaves the process. The whole `main` of a suite.
@@ -38,13 +61,22 @@ pub fn run(cases: Vec<Case>) -> ! {
     let skip_gpu = gpu().is_err() && !gpu_required();
     let mut trials = Vec::with_capacity(2 * cases.len());
     for Case { name, test } in cases {
+        let (test, needs_sm_90) = match test {
+            Test::OnHost(test) => {
+                trials.push(Trial::test(name, test));
+                continue;
+            }
+            Test::OnDevices { test, needs_sm_90 } => (test, needs_sm_90),
+        };
         let on_cpu = test.clone();
         trials.push(Trial::test(format!("cpu::{name}"), move || on_cpu(cpu())));
+        let too_old = needs_sm_90 && gpu().is_ok_and(lacks_sm_90);
         let on_gpu = move || match gpu() {
+            Ok(_) if too_old => Err(Failed::from("this GPU runs the sm_80 image, and the case needs sm_90")),
             Ok(device) => test(device),
             Err(reason) => Err(Failed::from(format!("no GPU to test on: {reason}"))),
         };
-        trials.push(Trial::test(format!("cuda::{name}"), on_gpu).with_ignored_flag(skip_gpu));
+        trials.push(Trial::test(format!("cuda::{name}"), on_gpu).with_ignored_flag(skip_gpu || too_old));
     }
     if skip_gpu && let Err(reason) = gpu() {
         eprintln!("cuda:: tests are ignored: {reason}");
@@ -68,4 +100,10 @@ fn gpu() -> Result<&'static Device, &'static str> {
     static GPU: OnceLock<Result<Device, String>> = OnceLock::new();
     let open = || Device::open(DeviceChoice::Cuda).map_err(|error| error.to_string());
     GPU.get_or_init(open).as_ref().map_err(String::as_str)
+}
+
+/// Whether the GPU runs the sm_80 image. One that loads neither lets its cases run, whose failure says why.
+fn lacks_sm_90(gpu: &Device) -> bool {
+    static LACKS: OnceLock<bool> = OnceLock::new();
+    *LACKS.get_or_init(|| gpu.module(&TEST_KERNELS).is_ok_and(|module| module.image() == "sm_80"))
 }

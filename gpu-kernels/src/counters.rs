@@ -8,6 +8,9 @@
 //!
 //! health_e is health as it was at the last epoch boundary, so that tau is smooth within an epoch.
 
+use core::sync::atomic::Ordering;
+
+use cuda_std::atomic::mid::atomic_load_32_system;
 use cuda_std::prelude::*;
 use shared_types::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars, isv, stream};
 
@@ -20,12 +23,16 @@ pub const fn increment_step_counters_shape() -> LaunchShape {
 
 /// Adds 1 to all eight counters, then fills the step's scalars and ISV's tau.
 ///
-/// The only reader of the control page, once a step: over the bus a read is slow, so the rest of the step uses `scalars`.
-/// Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it writes tau. Launch:
-/// [`increment_step_counters_shape`].
+/// The only reader of the control page, once a step: over the bus a read is slow, so the rest of the step uses `scalars`. The
+/// host may write the page at any time: each field is one relaxed load of system scope, and a step may see one field's new
+/// value beside another's old one. Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it
+/// writes tau. Launch: [`increment_step_counters_shape`].
+///
+/// # Safety
+/// `control` points to one [`Control`], written at the same time by whole fields alone.
 #[kernel]
-pub fn increment_step_counters(
-    control: GlobalSlice<Control>,
+pub unsafe fn increment_step_counters(
+    control: *const Control,
     counters: GlobalSliceMut<Counters>,
     scalars: GlobalSliceMut<StepScalars>,
     bus: GlobalSliceMut<f32>,
@@ -35,10 +42,36 @@ pub fn increment_step_counters(
         return;
     }
     let counted = incremented(counters.get(0));
-    let next = step_scalars(&control.get(0), &counted, scalars.get(0).health_at_epoch, &schedule);
+    // SAFETY: the caller's promise, which is this kernel's own `# Safety`.
+    let inputs = unsafe { read_inputs(control) };
+    let next = step_scalars(&inputs, &counted, scalars.get(0).health_at_epoch, &schedule);
     counters.set(0, counted);
     scalars.set(0, next);
     bus.set(isv::TAU, next.tau);
+}
+
+/// The host's inputs, as they stand now; the fields that are the device's are 0.
+///
+/// # Safety
+/// `control` points to one [`Control`], written at the same time by whole fields alone.
+#[inline(always)]
+unsafe fn read_inputs(control: *const Control) -> Control {
+    // Not through a view, whose loads are `ld.global.nc`: undefined for memory that is written meanwhile.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`; each field is an aligned word.
+    let load = |field: *const u32| unsafe { atomic_load_32_system(field.cast_mut(), Ordering::Relaxed) };
+    // SAFETY: the fields lie inside the page, which the caller vouches for.
+    let (lr, clip, beta0, flags) = unsafe {
+        (&raw const (*control).lr, &raw const (*control).clip, &raw const (*control).beta0, &raw const (*control).flags)
+    };
+    Control {
+        lr: f32::from_bits(load(lr.cast())),
+        clip: f32::from_bits(load(clip.cast())),
+        beta0: f32::from_bits(load(beta0.cast())),
+        flags: load(flags),
+        stamp_begin: 0,
+        stamp_end: 0,
+        reserved: [0; 10],
+    }
 }
 
 /// All counters one further.

@@ -74,7 +74,8 @@ pub fn scan_offsets(block_sums: GlobalSliceMut<u64>) {
 }
 
 /// Running sums: prefix\[i\] = sum of elements 0 to i, in units. Shapes: priorities, max_priority as [`scan_block_sums()`];
-/// offsets [[`n_scan_blocks`]] from [`scan_offsets()`]; prefix `[n]`. Launch: [`scan_shape`].
+/// offsets [[`n_scan_blocks`]] from [`scan_offsets()`]; prefix `[n]`, from a multiple of 16
+/// bytes. Launch: [`scan_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn scan_prefix(
     priorities: GlobalSlice<f32>,

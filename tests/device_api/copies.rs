@@ -41,9 +41,6 @@ pub fn barrier<B: Backend>(backend: &B) {
 }
 
 pub fn bulk<B: Backend>(backend: &B) {
-    if !backend.has_sm_90() {
-        return;
-    }
     let values: Vec<f32> = (0..512).map(|i| i as f32 - 100.0).collect();
     let (source, target) = (backend.upload(&values), unwritten(backend, 512, f32::NAN));
     // SAFETY: both hold 512 values.

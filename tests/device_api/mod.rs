@@ -41,9 +41,6 @@ pub trait Backend {
 
     /// Runs a launch to its end; the error is what it failed with.
     fn run(&self, shape: LaunchShape, launch: Launch) -> Result<(), String>;
-
-    /// Whether the kernels of sm_90 run here.
-    fn has_sm_90(&self) -> bool;
 }
 
 /// Uploads `n` copies of a value that stands for "not written".
@@ -69,21 +66,21 @@ pub fn random_floats(seed: u64, n: usize, low: f64, high: f64) -> Vec<f64> {
 /// A case and its name.
 pub type NamedCase<B> = (&'static str, fn(&B));
 
-/// Every case, for a harness.
+/// Every case that each GPU runs.
 pub fn cases<B: Backend>() -> Vec<NamedCase<B>> {
     vec![
         ("indices_and_barriers", indices::thread_indices),
         ("counting_barriers", indices::counting_barriers),
-        ("v_shuffles", warp::shuffles),
-        ("v_votes_and_matches", warp::votes_and_matches),
-        ("v_reductions", warp::reductions),
-        ("v_divergent_branch", warp::shuffle_after_a_branch),
-        ("w_shared_stores", shared::stores_of_every_size),
-        ("w_arrays_of_arrays", shared::arrays_of_arrays),
+        ("case_v_shuffles", warp::shuffles),
+        ("case_v_votes_and_matches", warp::votes_and_matches),
+        ("case_v_reductions", warp::reductions),
+        ("case_v_divergent_branch", warp::shuffle_after_a_branch),
+        ("case_w_shared_stores", shared::stores_of_every_size),
+        ("case_w_arrays_of_arrays", shared::arrays_of_arrays),
         ("shared_loop", shared::array_in_a_loop),
         ("shared_static", shared::shared_static),
         ("shared_dynamic", shared::dynamic),
-        ("w_float_atomics", atomics::float_sum),
+        ("case_w_float_atomics", atomics::float_sum),
         ("atomic_operations", atomics::every_operation),
         ("atomics_shared", atomics::in_shared_memory),
         ("atomics_bytes", atomics::bytes),
@@ -99,10 +96,13 @@ pub fn cases<B: Backend>() -> Vec<NamedCase<B>> {
         ("vectors", copies::vectors),
         ("cp_async", copies::asynchronous),
         ("mbarrier", copies::barrier),
-        ("bulk", copies::bulk),
         ("mma_16_bits", tensor::mma_16_bits),
         ("mma_tf32", tensor::mma_tf32),
         ("ldmatrix_stmatrix", tensor::transpose),
-        ("wgmma", tensor::wgmma),
     ]
+}
+
+/// Every case whose kernels use instructions of sm_90.
+pub fn cases_of_sm_90<B: Backend>() -> Vec<NamedCase<B>> {
+    vec![("bulk", copies::bulk), ("wgmma", tensor::wgmma)]
 }

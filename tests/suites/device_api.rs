@@ -6,7 +6,7 @@ mod device_api;
 use bytemuck::Pod;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, DeviceSlice, DeviceSliceMut, Launch};
 use cuda_std::shape::LaunchShape;
-use device_api::Backend;
+use device_api::{Backend, NamedCase};
 use host::device::{Buffer, Device, DeviceChoice, Module, Stream};
 use onegraph_tests::{Case, Outcome, TEST_KERNELS, case, run};
 use test_kernels::output;
@@ -18,15 +18,14 @@ fn main() {
     if let Ok(launch) = std::env::var(CHILD) {
         std::process::exit(child(&launch));
     }
-    let mut cases: Vec<Case> = device_api::cases::<OnDevice>()
-        .into_iter()
-        .map(|(name, test)| -> Case {
-            case(name, move |device: &Device| -> Outcome {
-                test(&OnDevice::new(device.clone())?);
-                Ok(())
-            })
+    let on_device = |(name, test): NamedCase<OnDevice>| -> Case {
+        case(name, move |device: &Device| -> Outcome {
+            test(&OnDevice::new(device.clone())?);
+            Ok(())
         })
-        .collect();
+    };
+    let mut cases: Vec<Case> = device_api::cases().into_iter().map(on_device).collect();
+    cases.extend(device_api::cases_of_sm_90().into_iter().map(|named| on_device(named).needs_sm_90()));
     cases.push(case("what_a_kernel_prints", what_a_kernel_prints));
     cases.push(case("a_failed_assertion_is_told_and_ends_the_launch", a_failed_assertion_is_told_and_ends_the_launch));
     run(cases)
@@ -124,9 +123,5 @@ impl Backend for OnDevice {
     fn run(&self, shape: LaunchShape, launch: Launch) -> Result<(), String> {
         let launched = self.stream.launch(&self.module, shape, launch);
         launched.and_then(|()| self.stream.synchronize()).map_err(|error| error.to_string())
-    }
-
-    fn has_sm_90(&self) -> bool {
-        matches!(self.module.image(), "cpu" | "sm_90a")
     }
 }

@@ -30,12 +30,6 @@ const EVERYWHERE: &[(&str, &str, usize)] = &[
     ("shuffle_u128", "shfl.sync", 16),
     ("match_f64", "match.any.sync.b64", 1),
     ("match_f64", "match.all.sync.b64", 1),
-    // Case W: float additions are one instruction, in the space that the pointer is in.
-    ("atomic_add_f32", "atom.relaxed.gpu.global.add.f32", 1),
-    ("atomic_add_f32", "atom.", 1),
-    ("atomics_in_shared_memory", "atom.relaxed.cta.shared.add.f32", 1),
-    ("atomics_in_shared_memory", "atom.relaxed.cta.shared.add.f64", 1),
-    ("atomics_in_shared_memory", "atom.", 2),
     ("release_a_stamp", "st.release.sys.global.b64", 1),
     ("copy_vectors", "ld.global.nc.v4.f32", 1),
     ("copy_vectors", "st.global.cs.v4.f32", 1),
@@ -65,6 +59,24 @@ fn each_promise_is_one_instruction() {
             ("votes", "elect.sync", 1),
         ],
     );
+}
+
+/// In the space that the pointer is in, and with no other atomic beside it.
+#[test]
+fn case_w_a_float_addition_is_one_instruction() {
+    for (image, ptx) in [("sm_80", TEST_KERNELS.sm_80), ("sm_90a", TEST_KERNELS.sm_90a)] {
+        check(
+            image,
+            ptx,
+            &[
+                ("atomic_add_f32", "atom.relaxed.gpu.global.add.f32", 1),
+                ("atomic_add_f32", "atom.", 1),
+                ("atomics_in_shared_memory", "atom.relaxed.cta.shared.add.f32", 1),
+                ("atomics_in_shared_memory", "atom.relaxed.cta.shared.add.f64", 1),
+                ("atomics_in_shared_memory", "atom.", 2),
+            ],
+        );
+    }
 }
 
 /// Kernels with arrays of their own in local memory, or on the heap, have generic accesses; these have none of either.

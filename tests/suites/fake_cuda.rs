@@ -1,13 +1,15 @@
 //! The CUDA backend against a stand-in for the driver, which runs no kernel but checks the rules of the driver's objects:
 //! what lives how long, what waits for what, what a capture forbids. Each scenario runs in a process of its own.
 
+#[path = "../fake_cuda/driver.rs"]
+mod driver;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use cuda_driver::ledger::{self, Phase};
 use cuda_std::shape::LaunchShape;
+use driver::fake_driver;
 use gpu_kernels::copy::copy_f32;
 use host::device::{Buffer, Device, DeviceChoice};
 use host::error::DeviceError;
@@ -16,22 +18,6 @@ use host::images::{Images, KERNELS};
 
 const SCENARIO: &str = "FAKE_CUDA_SCENARIO";
 const SHAPE: LaunchShape = LaunchShape::linear(4, 32);
-
-/// The stand-in, compiled once.
-fn fake_driver() -> &'static PathBuf {
-    static LIBRARY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, library) = LIBRARY.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let library = folder.path().join("libfakecuda.so");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/fake_cuda/libcuda.c");
-        let compiled =
-            Command::new("cc").args(["-shared", "-fPIC", "-pthread", "-o"]).arg(&library).arg(source).output();
-        let compiled = compiled.expect("a C compiler, `cc`, which Rust needs for linking too");
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        (folder, library)
-    });
-    library
-}
 
 /// Runs a scenario in a new process; returns nothing unless it passes.
 fn check(scenario: &str, settings: &[(&str, &str)]) {

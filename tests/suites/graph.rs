@@ -2,20 +2,28 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use cuda_driver::ledger;
 use cuda_std::shape::LaunchShape;
 use gpu_kernels::copy::copy_f32;
-use host::device::{Buffer, Device};
+use host::device::{Buffer, Device, DeviceChoice};
 use host::error::DeviceError;
 use host::graph::{ChildGraph, GraphDescription, Hazard, ParentGraph};
 use host::images::KERNELS;
 use onegraph_tests::{Outcome, case, run};
 
+/// Set for a process of its own, which the ledger counts all of: `cpu` or `cuda`, where it is to replay a graph.
+const CHILD: &str = "ONEGRAPH_TEST_CHILD";
+
 fn main() {
+    if let Ok(backend) = std::env::var(CHILD) {
+        return tell_driver_calls(&backend).expect("a graph and its replays");
+    }
     run(vec![
         case("a_replay_runs_children_in_order_of_their_data", a_replay_runs_children_in_order_of_their_data),
         case("edges_are_the_fewest_that_keep_every_conflict", edges_are_the_fewest_that_keep_every_conflict),
         case("each_hazard_is_named_with_its_parameters", each_hazard_is_named_with_its_parameters),
         case("the_graph_keeps_its_memory_alive", the_graph_keeps_its_memory_alive),
+        case("i1_a_replay_is_one_driver_call", i1_a_replay_is_one_driver_call),
         case("i3_each_childs_kernels_are_of_its_own_module", i3_each_childs_kernels_are_of_its_own_module),
         case("case_x_an_error_in_a_capture_leaves_the_device_usable", case_x_an_error_in_a_capture),
         case("case_x_a_panic_in_a_capture_leaves_the_device_usable", case_x_a_panic_in_a_capture),
@@ -121,6 +129,35 @@ fn the_graph_keeps_its_memory_alive(device: &Device) -> Outcome {
     assert_eq!(c.read()?, [4.0; LEN]);
     drop((graph, other));
     assert_eq!(c.read()?, [4.0; LEN]);
+    Ok(())
+}
+
+/// Replays a graph of three children 1,000 times, and prints the driver calls of that: a line each, name and number.
+fn tell_driver_calls(backend: &str) -> Result<(), DeviceError> {
+    let device = Device::open(if backend == "cuda" { DeviceChoice::Cuda } else { DeviceChoice::Cpu })?;
+    let [a, b, c] = buffers(&device)?;
+    let children = vec![
+        child(&device, "0", &[(&a, &b, 1.0)])?,
+        child(&device, "1", &[(&b, &c, 1.0), (&c, &b, 1.0)])?,
+        child(&device, "2", &[(&b, &a, 1.0)])?,
+    ];
+    let graph = ParentGraph::compose(&device, children)?;
+    let stream = device.stream()?;
+    ledger::enable();
+    let replayed = (0..1000).try_for_each(|_| graph.launch(&stream));
+    ledger::disable();
+    replayed?;
+    stream.synchronize()?;
+    ledger::snapshot().iter().for_each(|line| println!("{} {}", line.name, line.calls));
+    Ok(())
+}
+
+fn i1_a_replay_is_one_driver_call(device: &Device) -> Outcome {
+    let backend = device.backend_name();
+    let output = std::process::Command::new(std::env::current_exe()?).env(CHILD, backend).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let calls = if backend == "cuda" { "cuGraphLaunch 1000\n" } else { "" };
+    assert_eq!(String::from_utf8(output.stdout)?, calls);
     Ok(())
 }
 

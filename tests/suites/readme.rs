@@ -2,13 +2,13 @@
 
 use cuda_std::shape::LaunchShape;
 use host::device::{Device, DeviceChoice};
-use onegraph_tests::{Outcome, TEST_KERNELS as KERNELS, case, run};
+use onegraph_tests::{Outcome, TEST_KERNELS as KERNELS, case, host_case, run};
 use test_kernels::readme::axpy;
 
 fn main() {
     run(vec![
         case("the_first_kernel_runs", the_first_kernel_runs),
-        case("the_readme_shows_what_runs", the_readme_shows_what_runs),
+        host_case("the_readme_shows_what_runs", the_readme_shows_what_runs),
     ])
 }
 
@@ -27,7 +27,7 @@ fn launch(choice: DeviceChoice) -> Outcome {
     Ok(())
 }
 
-fn the_readme_shows_what_runs(_: &Device) -> Outcome {
+fn the_readme_shows_what_runs() -> Outcome {
     let readme = include_str!("../../README.md");
     let kernel = include_str!("../kernels/src/readme.rs").split_once("\n\n").expect("a module doc, then the kernel").1;
     assert!(readme.contains(kernel), "the README's kernel is not tests/kernels/src/readme.rs");

@@ -29,7 +29,8 @@ pub const fn seg_tree_top_shape() -> LaunchShape {
 /// Later launches of an update: seven levels above each group that changed, by the warp of the row that owns it.
 ///
 /// Stage 0 starts at the leaves, stage s at the nodes 7 s levels up. Shapes: indices `[n]`; owners
-/// [[`TreeShape::owners_len`]]; tree \[2N\]. Launch: [`seg_tree_update_groups_shape`], after the leaves' launch or the stage before.
+/// [[`TreeShape::owners_len`]]; tree \[2N\], from a multiple of 16 bytes. Launch: [`seg_tree_update_groups_shape`], after the
+/// leaves' launch or the stage before.
 #[kernel(cooperative, max_threads = 128)]
 pub fn seg_tree_update_groups(
     indices: GlobalSlice<u32>,
@@ -53,7 +54,7 @@ pub fn seg_tree_update_groups(
 
 /// Launches of a build: seven levels above every group of stage `stage`, from the leaves up, then [`seg_tree_top()`].
 ///
-/// Shapes: tree \[2N\] with its leaves filled. Launch: [`seg_tree_build_shape`].
+/// Shapes: tree \[2N\] with its leaves filled, from a multiple of 16 bytes. Launch: [`seg_tree_build_shape`].
 #[kernel(cooperative, max_threads = 128)]
 pub fn seg_tree_build(tree: GlobalSliceMut<f32>, stage: u32) {
     let thread = thread::index_1d() as usize;
@@ -67,7 +68,8 @@ pub fn seg_tree_build(tree: GlobalSliceMut<f32>, stage: u32) {
 
 /// Last launch of an update or a build: all levels above the last stage of groups, and the epoch.
 ///
-/// Shapes: tree \[2N\]; owners [[`TreeShape::owners_len`]], whose entry 0 rises by 1. Launch: [`seg_tree_top_shape`].
+/// Shapes: tree \[2N\], from a multiple of 16 bytes; owners [[`TreeShape::owners_len`]], whose entry 0 rises by 1. Launch:
+/// [`seg_tree_top_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn seg_tree_top(tree: GlobalSliceMut<f32>, owners: GlobalSliceMut<u64>) {
     let thread = thread::thread_idx_x() as usize;

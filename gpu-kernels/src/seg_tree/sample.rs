@@ -16,7 +16,8 @@ pub const fn seg_tree_sample_shape(n: usize) -> LaunchShape {
 /// u is f64 all the way: in f32 a fortieth of the slots of a heavy-tailed tree of 2^20 could never be drawn. The way goes right
 /// only where the right subtree's sum is > 0, so a slot of priority 0 is never returned, whatever the rounding. xi_k is element
 /// k of stream `PER_SAMPLE` at this step. A tree whose root is 0 has nothing to draw: the caller does not sample it.
-/// Shapes: tree \[2N\], counters \[1\], indices and priorities \[B\]. Launch: [`seg_tree_sample_shape`].
+/// Shapes: tree \[2N\] from a multiple of 16 bytes, counters \[1\], indices and priorities \[B\]. Launch:
+/// [`seg_tree_sample_shape`].
 /// Source: Schaul et al. 2016, appendix B.2.1.
 #[kernel]
 pub fn seg_tree_sample(

@@ -10,13 +10,16 @@ use crate::images::KERNELS;
 
 pub(super) fn capture(device: &Device, m: &StepMemory) -> Result<ChildGraph, DeviceError> {
     ChildGraph::capture(device, "counters", &KERNELS, |recorder| {
-        let launch = increment_step_counters::launch(
-            m.control.view(),
-            m.counters.view_mut(),
-            m.scalars.view_mut(),
-            m.isv.view_mut(),
-            m.schedule,
-        );
+        // SAFETY: `control` holds one `Control`, which the host writes by whole fields if at all.
+        let launch = unsafe {
+            increment_step_counters::launch(
+                m.control.ptr(),
+                m.counters.view_mut(),
+                m.scalars.view_mut(),
+                m.isv.view_mut(),
+                m.schedule,
+            )
+        };
         recorder.launch(increment_step_counters_shape(), launch)
     })
 }

@@ -187,13 +187,16 @@ fn counters(timer: &Timer, report: &mut Report) -> Result<(), DeviceError> {
     let (control, counters) = (timer.zeroed::<Control>(1)?, timer.zeroed::<Counters>(1)?);
     let (scalars, bus) = (timer.zeroed::<StepScalars>(1)?, timer.zeroed::<f32>(isv::LEN)?);
     let times = timer.time(|_| {
-        let launch = increment_step_counters::launch(
-            control.view(),
-            counters.view_mut(),
-            scalars.view_mut(),
-            bus.view_mut(),
-            schedule,
-        );
+        // SAFETY: `control` holds one `Control`, which the host writes by whole fields if at all.
+        let launch = unsafe {
+            increment_step_counters::launch(
+                control.ptr(),
+                counters.view_mut(),
+                scalars.view_mut(),
+                bus.view_mut(),
+                schedule,
+            )
+        };
         vec![(increment_step_counters_shape(), launch)]
     })?;
     report.row("counters", 16.0 + 64.0 + 64.0, times);

@@ -27,7 +27,7 @@ unsafe fn reverse_in_block<T: Copy>(values: &GlobalSlice<T>, out: &GlobalSliceMu
 
 /// Reverses 64 values of each size, 1 to 16 bytes, and once more in a loop, where the array must be the same one.
 #[kernel(cooperative)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "two buffers for each size")]
 pub fn shared_stores_of_every_size(
     v8: GlobalSlice<u8>,
     v16: GlobalSlice<u16>,
@@ -96,7 +96,7 @@ static mut TILE: MaybeUninit<[f32; N_THREADS]> = MaybeUninit::uninit();
 unsafe fn fill_tile(thread: usize, value: f32) {
     // SAFETY: each thread writes its own element.
     unsafe {
-        #[allow(static_mut_refs)]
+        #[allow(static_mut_refs, reason = "the lint takes it for one variable of all threads; it is the block's")]
         TILE.as_mut_ptr().cast::<f32>().add(thread).write(value);
     }
 }
@@ -109,7 +109,7 @@ pub fn shared_static_rotates(values: GlobalSlice<f32>, out: GlobalSliceMut<f32>)
     unsafe {
         fill_tile(thread, values.get(thread));
         thread::sync_threads();
-        #[allow(static_mut_refs)]
+        #[allow(static_mut_refs, reason = "the lint takes it for one variable of all threads; it is the block's")]
         out.set(thread, TILE.assume_init_ref()[(thread + 1) % N_THREADS]);
     }
 }

@@ -73,16 +73,12 @@ impl Backend for Cpu {
     fn run(&self, shape: LaunchShape, launch: Launch) -> Result<(), String> {
         self.executor.run(shape, &launch).map_err(|fault| fault.to_string())
     }
-
-    fn has_sm_90(&self) -> bool {
-        true
-    }
 }
 
 fn run_all(check: bool, seed: u64) {
     let backend =
         Cpu { executor: Executor::new(ExecutorOptions { threads: 2, check, seed, ..Default::default() }), check };
-    for (name, case) in device_api::cases::<Cpu>() {
+    for (name, case) in device_api::cases::<Cpu>().into_iter().chain(device_api::cases_of_sm_90()) {
         println!("{name}");
         case(&backend);
     }

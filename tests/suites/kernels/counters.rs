@@ -62,13 +62,16 @@ impl State {
         };
         let scalars = lab.upload(&[poison])?;
         let bus = lab.upload(&self.bus)?;
-        let launch = increment_step_counters::launch(
-            control.view(),
-            counters.view_mut(),
-            scalars.view_mut(),
-            bus.view_mut(),
-            schedule,
-        );
+        // SAFETY: `control` holds one `Control`, which the host writes by whole fields if at all.
+        let launch = unsafe {
+            increment_step_counters::launch(
+                control.ptr(),
+                counters.view_mut(),
+                scalars.view_mut(),
+                bus.view_mut(),
+                schedule,
+            )
+        };
         lab.run(increment_step_counters_shape(), launch)?;
         Ok((counters.read()?[0], scalars.read()?[0], bus.read()?))
     }

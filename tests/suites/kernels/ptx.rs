@@ -1,14 +1,17 @@
 //! What the compiler made of the kernels: accesses of 16 bytes where memory is the limit, and no local memory.
 
-use host::device::Device;
 use host::images::KERNELS;
-use onegraph_tests::{Case, Outcome, case};
+use onegraph_tests::{Case, Outcome, host_case};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("ptx::the_checks_catch_what_they_are_for", the_checks_catch_what_they_are_for),
-        case("ptx::memory_bound_kernels_access_16_bytes", memory_bound_kernels_access_16_bytes),
-        case("ptx::no_kernel_uses_local_memory", no_kernel_uses_local_memory),
+        host_case("ptx::the_checks_catch_what_they_are_for", the_checks_catch_what_they_are_for),
+        host_case("ptx::memory_bound_kernels_access_16_bytes", memory_bound_kernels_access_16_bytes),
+        host_case(
+            "ptx::the_control_page_is_read_as_memory_that_changes",
+            the_control_page_is_read_as_memory_that_changes,
+        ),
+        host_case("ptx::no_kernel_uses_local_memory", no_kernel_uses_local_memory),
     ]
 }
 
@@ -31,7 +34,7 @@ fn n_wide(kernel: &str, instruction: &str) -> usize {
     kernel.lines().filter(|line| wide(line)).count()
 }
 
-fn the_checks_catch_what_they_are_for(_: &Device) -> Outcome {
+fn the_checks_catch_what_they_are_for() -> Outcome {
     let image = ".visible .entry a(\n)\n{\n\tld.global.nc.v2.b64 \t{%rd1, %rd2}, [%rd3];\n\tld.global.b32 %r1, [%rd3];\n}\n\
                  .visible .entry b(\n)\n{\n\t.local .align 8 .b8 \t__local_depot1[88];\n}\n";
     let found: Vec<_> = kernels(image).collect();
@@ -41,7 +44,7 @@ fn the_checks_catch_what_they_are_for(_: &Device) -> Outcome {
     Ok(())
 }
 
-fn memory_bound_kernels_access_16_bytes(_: &Device) -> Outcome {
+fn memory_bound_kernels_access_16_bytes() -> Outcome {
     let expected = [
         ("copy_vectors", 4, 4),
         ("gather_f32_rows_padded", 4, 4),
@@ -65,7 +68,20 @@ fn memory_bound_kernels_access_16_bytes(_: &Device) -> Outcome {
     Ok(())
 }
 
-fn no_kernel_uses_local_memory(_: &Device) -> Outcome {
+/// The kernel's other buffers are read by plain loads too, so no `.nc` load is left for the page.
+fn the_control_page_is_read_as_memory_that_changes() -> Outcome {
+    for (arch, image) in IMAGES {
+        let name = "increment_step_counters";
+        let (_, text) =
+            kernels(image).find(|(kernel, _)| *kernel == name).ok_or(format!("{arch}: no kernel {name}"))?;
+        assert!(!text.contains("ld.global.nc"), "{arch}: {name} has a load that takes memory for constant\n{text}");
+        let n_loads = text.lines().filter(|line| line.contains("ld.relaxed.sys")).count();
+        assert_eq!(n_loads, 4, "{arch}: {name} reads four fields of the page\n{text}");
+    }
+    Ok(())
+}
+
+fn no_kernel_uses_local_memory() -> Outcome {
     for (arch, image) in IMAGES {
         for (name, text) in kernels(image) {
             assert!(!text.contains(".local"), "{arch}: {name} keeps data in local memory");

@@ -6,7 +6,7 @@ use gpu_kernels::scan::{
 };
 use host::device::{Buffer, Device};
 use host::error::DeviceError;
-use onegraph_tests::{Case, Failed, Outcome, case};
+use onegraph_tests::{Case, Failed, Outcome, case, host_case};
 use proptest::prelude::*;
 use shared_types::Counters;
 
@@ -17,7 +17,7 @@ use crate::seg_tree_sample::{SEED, sample};
 pub fn cases() -> Vec<Case> {
     vec![
         case("scan::running_sums_are_exact_at_every_size", running_sums_are_exact_at_every_size),
-        case("scan::units_keep_what_is_positive_positive", units_keep_what_is_positive_positive),
+        host_case("scan::units_keep_what_is_positive_positive", units_keep_what_is_positive_positive),
         case("scan::both_samplers_draw_the_same_slots", both_samplers_draw_the_same_slots),
         case("scan::samplers_differ_by_the_trees_rounding_at_most", samplers_differ_by_the_trees_rounding_at_most),
         case("scan::empty_slots_are_never_drawn", empty_slots_are_never_drawn),
@@ -77,7 +77,7 @@ fn running_sums_are_exact_at_every_size(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn units_keep_what_is_positive_positive(_: &Device) -> Outcome {
+fn units_keep_what_is_positive_positive() -> Outcome {
     for (max_priority, n) in [(1.0f32, 1 << 20), (f32::MAX, 1 << 27), (f32::MIN_POSITIVE, 1), (1e-3, 3), (2.0, 1)] {
         let scale = units_per_one(max_priority, n);
         assert_eq!(units(0.0, scale), 0);

@@ -91,7 +91,7 @@ macro_rules! forwarders {
 
         const COUNT: usize = [$(stringify!($name)),*].len();
 
-        #[allow(non_camel_case_types, clippy::enum_variant_names)]
+        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "the variants are the driver's functions")]
         enum Index { $($name,)* }
 
         $(

@@ -36,7 +36,7 @@ macro_rules! atomic_common {
         // SAFETY: every access through a shared reference is atomic; a block-scoped one is unsafe to make.
         unsafe impl Sync for $name {}
 
-        #[allow(clippy::missing_safety_doc)]
+        #[allow(clippy::missing_safety_doc, reason = "block scope's condition stands once, at the type")]
         impl $name {
             /// A new atomic.
             pub const fn new(value: $type) -> Self {
@@ -102,7 +102,7 @@ macro_rules! method {
     ($(#[$doc:meta])* [$($unsafe:ident)?] $name:ident($self:ident, $value:ident: $type:ident, $ordering:ident) $body:block) => {
         $(#[$doc])*
         #[inline(always)]
-        #[allow(clippy::missing_safety_doc)]
+        #[allow(clippy::missing_safety_doc, reason = "block scope's condition stands once, at the type")]
         pub $($unsafe)? fn $name(&$self, $value: $type, $ordering: Ordering) -> $type $body
     };
 }

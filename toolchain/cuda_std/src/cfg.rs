@@ -1,7 +1,7 @@
 //! Which GPU the code is compiled for.
 
 /// The generation of a GPU, which says what instructions it has.
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say the numbers")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ComputeCapability {
     Compute35,

@@ -13,7 +13,7 @@ use crate::target::target;
 /// accessed until the copy was waited for.
 #[inline(always)]
 pub unsafe fn copy<const BYTES: usize, T>(to: *mut T, from: *const T) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { copy_or_zero::<BYTES, T>(to, from, true) }
 }
 

@@ -26,13 +26,13 @@ macro_rules! flag {
         impl Flag for $type {
             #[inline(always)]
             unsafe fn release(ptr: *mut Self, value: Self) {
-                // SAFETY: passed on; the types have the same size and alignment.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`; the types have the same size and alignment.
                 unsafe { mid::$store(ptr.cast(), Ordering::Release, value as $bits) }
             }
 
             #[inline(always)]
             unsafe fn acquire(ptr: *const Self) -> Self {
-                // SAFETY: as above; the load does not write.
+                // SAFETY: the caller's promise, as in `release`; the load does not write.
                 unsafe { mid::$load(ptr.cast_mut().cast(), Ordering::Acquire) as Self }
             }
         }
@@ -50,7 +50,7 @@ flag!(i64 as u64, atomic_load_64_system, atomic_store_64_system);
 /// `ptr` is valid and aligned, and at the same time accessed by atomics or flags alone.
 #[inline(always)]
 pub unsafe fn release<T: Flag>(ptr: *mut T, value: T) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::release(ptr, value) }
 }
 
@@ -60,7 +60,7 @@ pub unsafe fn release<T: Flag>(ptr: *mut T, value: T) {
 /// `ptr` is valid and aligned, and at the same time written by atomics or flags alone.
 #[inline(always)]
 pub unsafe fn acquire<T: Flag>(ptr: *const T) -> T {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::acquire(ptr) }
 }
 
@@ -72,10 +72,10 @@ pub unsafe fn acquire<T: Flag>(ptr: *const T) -> T {
 #[inline(always)]
 pub unsafe fn wait<T: Flag>(ptr: *const T, ready: impl Fn(T) -> bool) -> T {
     #[cfg(not(target_os = "cuda"))]
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     crate::cpu::wait_until("flag", || ready(unsafe { acquire(ptr) }));
     loop {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, which is this function's own `# Safety`.
         let value = unsafe { acquire(ptr) };
         if ready(value) {
             return value;

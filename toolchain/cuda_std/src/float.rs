@@ -13,7 +13,7 @@ mod private {
 pub(crate) use private::Sealed;
 
 /// The functions that `std` gives to floats, for kernels.
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "each is the standard library's method of that name")]
 pub trait GpuFloat: Copy + PartialOrd + Sealed {
     fn floor(self) -> Self;
     fn ceil(self) -> Self;

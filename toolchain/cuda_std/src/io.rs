@@ -187,7 +187,7 @@ macro_rules! assertion_failed {
 #[cfg(target_os = "cuda")]
 macro_rules! comparison_failed {
     ($left:ident, $right:ident, $message:expr) => {{
-        #[allow(unused_imports)]
+        #[allow(unused_imports, reason = "which of the two is used depends on the values' types")]
         use $crate::io::{ShowNothing as _, ShowPrintable as _};
         (&$crate::io::Shown($left)).show("left");
         (&$crate::io::Shown($right)).show("right");

@@ -11,13 +11,13 @@
 //! | `#[kernel]` | [`kernel`] | `.entry`, a slice as pointer and length | all |
 //! | `#[gpu_only]`, `#[externally_visible]` | the same | - | `tests/compat/gemm` |
 //! | `thread` | [`thread`] | special registers, `bar.sync`, `bar.red`, `membar` | `indices_and_barriers`, `counting_barriers` |
-//! | `warp` (main) | [`warp`]; reductions of every type | `shfl`, `vote`, `match`, `redux` | `v_*` |
-//! | `shared_array!`, `#[address_space(shared)]`, `dynamic_shared_mem` | [`shared`] | `ld.shared`, `st.shared` | `w_shared_stores`, `w_arrays_of_arrays`, `shared_*` |
-//! | `atomic`, its `mid` and `intrinsics` | [`atomic`]; integers, 8 and 16 bits too | `atom.sem.scope`, `red` | `w_float_atomics`, `atomic*` |
+//! | `warp` (main) | [`warp`]; reductions of every type | `shfl`, `vote`, `match`, `redux` | `case_v_*` |
+//! | `shared_array!`, `#[address_space(shared)]`, `dynamic_shared_mem` | [`shared`] | `ld.shared`, `st.shared` | `case_w_shared_stores`, `case_w_arrays_of_arrays`, `shared_*` |
+//! | `atomic`, its `mid` and `intrinsics` | [`atomic`]; integers, 8 and 16 bits too | `atom.sem.scope`, `red` | `case_w_float_atomics`, `atomic*` |
 //! | `GpuFloat`, `FloatExt` | [`GpuFloat`], [`FloatExt`] | single instructions, or the crate `libm` | `float_math`, `float_ext` |
 //! | `io`: `print!`, `println!`, `assert_eq!`, `assert_ne!` | [`io`], and `assert!` | `vprintf`, `__assertfail` | `assertions` |
 //! | `mem`, the allocator of `alloc` | [`mem`] | `malloc`, `free` | `heap` |
-//! | `ptr` | [`ptr`] | `isspacep`, `cvta` | `w_shared_stores` |
+//! | `ptr` | [`ptr`] | `isspacep`, `cvta` | `case_w_shared_stores` |
 //! | `cfg`, `misc` | [`cfg`](mod@cfg), [`misc`] | constants; `%clock64`, `brkpt` | - |
 //! | `vek`, `glam`, `half` | re-exported | - | `tests/compat/gemm` |
 //!
@@ -37,14 +37,15 @@
 //! Differs from rust-cuda: `SystemAtomicF32` and `SystemAtomicF64` have system scope (published: device scope); floats match
 //! and shuffle by their bits; [`warp::warp_shuffle_up`] stops at its segment's start for every width;
 //! [`cfg::ComputeCapability::from_cuda_arch_env`] asks the compiler's target. `intrinsics`, bindings of libdevice, is not
-//! there. `thread::index_2d` and its like give `vek` vectors, as published.
+//! there. `thread::index_2d` and its like give `vek` vectors, as published. The prelude leaves out `assert_eq` and `assert_ne`: a
+//! glob import beside the standard library's of the same name would be an ambiguous name.
 //!
 //! Operations that a whole warp or block must reach are never marked `pure` in `asm!`, so that the compiler neither removes
 //! nor merges them; where LLVM has an intrinsic, that is used.
 
 #![cfg_attr(target_os = "cuda", no_std)]
 #![cfg_attr(target_os = "cuda", feature(link_llvm_intrinsics, asm_experimental_arch, core_float_math))]
-#![cfg_attr(target_os = "cuda", allow(internal_features))]
+#![cfg_attr(target_os = "cuda", allow(internal_features, reason = "LLVM's intrinsics are linked by name"))]
 
 extern crate alloc;
 

@@ -67,7 +67,7 @@ macro_rules! store {
                     );
                 }
                 #[cfg(not(target_feature = "sm_90"))]
-                // SAFETY: passed on.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`.
                 unsafe { store_by_shuffles(row.cast(), values, $transposed) }
             } cpu {
                 crate::cpu::warp_collective(

@@ -85,7 +85,7 @@ pub unsafe fn arrive(barrier: *mut Barrier) -> Phase {
         let mut state = unsafe { State::of(barrier) };
         let phase = state.phase;
         state.arrive();
-        // SAFETY: as above.
+        // SAFETY: the caller's promise that the barrier was set up.
         unsafe { state.save(barrier) };
         Phase(u64::from(phase))
     })
@@ -130,7 +130,7 @@ pub unsafe fn arrive_expect_tx(barrier: *mut Barrier, bytes: u32) {
         let mut state = unsafe { State::of(barrier) };
         state.bytes += i64::from(bytes);
         state.arrive();
-        // SAFETY: as above.
+        // SAFETY: the caller's promise that the barrier was set up.
         unsafe { state.save(barrier) }
     })
 }
@@ -148,7 +148,7 @@ pub unsafe fn expect_tx(barrier: *mut Barrier, bytes: u32) {
         // SAFETY: the caller's promise.
         let mut state = unsafe { State::of(barrier) };
         state.bytes += i64::from(bytes);
-        // SAFETY: as above.
+        // SAFETY: the caller's promise that the barrier was set up.
         unsafe { state.save(barrier) }
     })
 }
@@ -183,10 +183,10 @@ pub unsafe fn try_wait_parity(barrier: *mut Barrier, parity: u32) -> bool {
 #[inline(always)]
 pub unsafe fn wait_parity(barrier: *mut Barrier, parity: u32) {
     target!(gpu {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, which is this function's own `# Safety`.
         while !unsafe { try_wait_parity(barrier, parity) } {}
     } cpu {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, which is this function's own `# Safety`.
         crate::cpu::wait_until("mbarrier", || unsafe { try_wait_parity(barrier, parity) })
     })
 }
@@ -197,11 +197,11 @@ pub unsafe fn wait_parity(barrier: *mut Barrier, parity: u32) {
 /// `barrier` was set up.
 #[cfg(not(target_os = "cuda"))]
 pub(crate) unsafe fn complete_tx(barrier: *mut Barrier, bytes: u32) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     let mut state = unsafe { State::of(barrier) };
     state.bytes -= i64::from(bytes);
     state.settle();
-    // SAFETY: as above.
+    // SAFETY: the caller's promise that the barrier was set up.
     unsafe { state.save(barrier) }
 }
 
@@ -234,7 +234,7 @@ mod emulation {
         /// # Safety
         /// The barrier is valid.
         pub unsafe fn of(barrier: *const Barrier) -> Self {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             let word = unsafe { (*barrier).0 };
             let field = |shift: u32, bits: u32| word >> shift & ((1 << bits) - 1);
             let bytes = (field(1 + 2 * COUNT_BITS, BYTES_BITS) << (64 - BYTES_BITS)).cast_signed() >> (64 - BYTES_BITS);
@@ -258,7 +258,7 @@ mod emulation {
                 | u64::from(self.count) << 1
                 | u64::from(self.missing) << (1 + COUNT_BITS)
                 | bytes << (1 + 2 * COUNT_BITS);
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { barrier.write(Barrier(word)) }
         }
 

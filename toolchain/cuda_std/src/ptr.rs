@@ -131,7 +131,7 @@ pub(crate) unsafe fn assume_shared_start<T>(ptr: *mut T) -> *mut T {
     let zero: usize;
     // SAFETY: sets a register.
     unsafe { core::arch::asm!("mov.b64 {}, 0;", out(reg64) zero, options(pure, nomem, nostack, preserves_flags)) };
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { assume_shared(ptr) }.wrapping_byte_add(zero)
 }
 

@@ -151,7 +151,7 @@ unsafe impl<T, S> Sync for Shared<T, S> {}
 impl<T, S: SharedPlace + Default> Shared<T, S> {
     /// Used by the attribute.
     #[doc(hidden)]
-    #[allow(clippy::new_without_default)]
+    #[allow(clippy::new_without_default, reason = "only the attribute makes one, in a static")]
     pub const fn new() -> Self {
         Self(PhantomData)
     }

@@ -7,7 +7,7 @@ macro_rules! target {
         let value = $gpu;
         #[cfg(not(target_os = "cuda"))]
         let value = $cpu;
-        #[allow(clippy::let_unit_value, clippy::let_and_return)]
+        #[allow(clippy::let_unit_value, clippy::let_and_return, reason = "an attribute needs a statement to stand at")]
         value
     }};
 }

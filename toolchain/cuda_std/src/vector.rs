@@ -43,7 +43,7 @@ pub trait Vector: Copy + private::Sealed {
 /// `ptr` is valid and aligned to the vector's whole size, 8 or 16 bytes.
 #[inline(always)]
 pub unsafe fn load<V: Vector>(ptr: *const V) -> V {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { V::load(ptr) }
 }
 
@@ -53,7 +53,7 @@ pub unsafe fn load<V: Vector>(ptr: *const V) -> V {
 /// `ptr` points into such memory, is valid and aligned to the vector's whole size.
 #[inline(always)]
 pub unsafe fn load_nc<V: Vector>(ptr: *const V) -> V {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { V::load_nc(ptr) }
 }
 
@@ -63,7 +63,7 @@ pub unsafe fn load_nc<V: Vector>(ptr: *const V) -> V {
 /// `ptr` points into global memory, is valid and aligned to the vector's whole size.
 #[inline(always)]
 pub unsafe fn load_streaming<V: Vector>(ptr: *const V) -> V {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { V::load_streaming(ptr) }
 }
 
@@ -73,7 +73,7 @@ pub unsafe fn load_streaming<V: Vector>(ptr: *const V) -> V {
 /// `ptr` is valid and aligned to the vector's whole size.
 #[inline(always)]
 pub unsafe fn store<V: Vector>(ptr: *mut V, value: V) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { V::store(ptr, value) }
 }
 
@@ -83,7 +83,7 @@ pub unsafe fn store<V: Vector>(ptr: *mut V, value: V) {
 /// `ptr` points into global memory, is valid and aligned to the vector's whole size.
 #[inline(always)]
 pub unsafe fn store_streaming<V: Vector>(ptr: *mut V, value: V) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { V::store_streaming(ptr, value) }
 }
 

@@ -101,12 +101,12 @@ pub unsafe fn elect(mask: u32) -> bool {
         }
         #[cfg(not(target_feature = "sm_90"))]
         {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { sync_warp(mask) };
             lane_id() == mask.trailing_zeros()
         }
     } cpu {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, which is this function's own `# Safety`.
         unsafe { sync_warp(mask) };
         lane_id() == mask.trailing_zeros()
     })

@@ -196,7 +196,7 @@ mod emulation {
         /// # Safety
         /// The operand is valid.
         unsafe fn element(&self, row: u32, k: u32) -> f32 {
-            // SAFETY: passed on; elements are aligned since strides and the start are.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`; elements are aligned since strides and the start are.
             half::bf16::from_bits(unsafe { self.address(row, k).cast::<u16>().read() }).to_f32()
         }
     }
@@ -213,10 +213,10 @@ mod emulation {
     /// The first thread's operands are valid.
     pub unsafe fn multiply<const N: usize, const R: usize>(threads: &[Request<R>]) -> Vec<[f32; R]> {
         let Request { a, b, accumulate, .. } = threads[0];
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, which is this function's own `# Safety`.
         let a: [[f32; 16]; 64] =
             core::array::from_fn(|row| core::array::from_fn(|k| unsafe { a.element(row as u32, k as u32) }));
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, which is this function's own `# Safety`.
         let b: [[f32; 16]; N] =
             core::array::from_fn(|column| core::array::from_fn(|k| unsafe { b.element(column as u32, k as u32) }));
         (0..)

@@ -23,7 +23,7 @@ pub(crate) fn gpu_only(attributes: TokenStream, item: TokenStream) -> Result<Tok
         #(#attrs)* #vis #sig #block
 
         #[cfg(not(target_os = "cuda"))]
-        #[allow(unused_variables, clippy::missing_safety_doc)]
+        #[allow(unused_variables, clippy::missing_safety_doc, reason = "the body is replaced, the contract stays its author's")]
         #(#attrs)* #vis #host {
             ::core::panic!(#message)
         }
@@ -63,7 +63,7 @@ pub(crate) fn address_space(attributes: TokenStream, item: TokenStream) -> Resul
             };
             Ok(quote! {
                 #[doc(hidden)]
-                #[allow(non_camel_case_types)]
+                #[allow(non_camel_case_types, reason = "named after the static")]
                 #[derive(Clone, Copy, Default)]
                 #vis struct #place;
                 impl ::cuda_std::shared::SharedPlace for #place {

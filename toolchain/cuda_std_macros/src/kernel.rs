@@ -173,10 +173,14 @@ fn gpu_entry(options: &Options, function: &ItemFn, parameters: &[Parameter]) -> 
         #[cfg(target_os = "cuda")]
         #(#attrs)*
         #[unsafe(no_mangle)]
-        #[allow(improper_ctypes_definitions, clippy::missing_safety_doc)]
+        #[allow(
+            improper_ctypes_definitions,
+            clippy::missing_safety_doc,
+            reason = "Rust packs and unpacks the parameters; the one caller is the driver"
+        )]
         #vis unsafe extern "ptx-kernel" fn #name(#(#abi),*) {
             #[inline(always)]
-            #[allow(unused_unsafe, clippy::too_many_arguments)]
+            #[allow(unused_unsafe, clippy::too_many_arguments, reason = "the kernel as its author wrote it")]
             #unsafety fn body(#inputs) #block
             // SAFETY: the launch supplies the values that the host's typed `launch` packed for these parameters.
             unsafe { body(#(#values),*) }
@@ -233,14 +237,16 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
     let module_doc = format!("The typed launch of the kernel [`{name}`](fn@{name}).");
     let mut plain = function.clone();
     plain.attrs.push(syn::parse_quote!(#[cfg(not(target_os = "cuda"))]));
-    plain.attrs.push(syn::parse_quote!(#[allow(clippy::too_many_arguments)]));
+    plain.attrs.push(
+        syn::parse_quote!(#[allow(clippy::too_many_arguments, reason = "a kernel's parameters are its buffers")]),
+    );
     quote! {
         #plain
 
         #[cfg(not(target_os = "cuda"))]
         #[doc = #module_doc]
         #vis mod #name {
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "a kernel of plain numbers names no type from outside")]
             use super::*;
 
             /// The kernel's name and kind.
@@ -253,13 +259,17 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
             };
 
             #[doc = #doc]
-            #[allow(clippy::too_many_arguments, clippy::missing_safety_doc)]
+            #[allow(
+                clippy::too_many_arguments,
+                clippy::missing_safety_doc,
+                reason = "the parameters and the contract are the kernel's"
+            )]
             pub #unsafety fn launch(#(#names: <#params as ::cuda_std::param::KernelParam>::Host<'_>),*) -> ::cuda_std::launch::Launch {
                 let mut binder = ::cuda_std::launch::Binder::new();
                 #(let #names = <#params as ::cuda_std::param::KernelParam>::bind(#names, #strings, &mut binder);)*
                 ::cuda_std::launch::Launch::new(&INFO, binder, move |block: &::cuda_std::cpu::Block<'_>| {
                     block.run(|| {
-                        #[allow(unused_unsafe)]
+                        #[allow(unused_unsafe, reason = "a kernel without parameters may be a safe function")]
                         // SAFETY: `Launch` keeps the memory behind the bound arguments alive; the kernel's own
                         // obligations are the caller's, who met them when calling `launch`.
                         unsafe { super::#name(#(<#params as ::cuda_std::param::KernelParam>::materialize(&#names)),*) }

@@ -92,7 +92,14 @@ impl<R: Read> Records<R> {
         loop {
             match self.fsm.process() {
                 ProcessResult::Metadata(metadata) => return Ok(Step::Metadata(Box::new(metadata))),
-                ProcessResult::Record(()) => return Ok(Step::Record),
+                ProcessResult::Record(()) => {
+                    // Its first byte is its length in words of four bytes. Every record is a whole number of eight-byte
+                    // words; after one that is not, the decoder would read the next at an address that is not aligned.
+                    if self.fsm.data().first().is_some_and(|words| words % 2 != 0) {
+                        return Err(self.damaged("damaged: its length is not a multiple of 8 bytes".into()));
+                    }
+                    return Ok(Step::Record);
+                }
                 ProcessResult::Err(e) => return Err(self.damaged(format!("damaged: {e}"))),
                 ProcessResult::ReadMore(_) => match self.input.read(self.fsm.space()) {
                     Ok(0) if !self.fsm.has_decoded_metadata() => {

@@ -59,7 +59,7 @@ macro_rules! accesses {
         /// `ptr` is valid and aligned, and at the same time accessed by atomics alone.
         #[inline(always)]
         pub unsafe fn [<atomic_load_ $name _ $width _ $scope>](ptr: *mut $type) -> $type {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { mid::[<atomic_load_ $width _ $scope>](ptr, $ordering) }
         }
     }};
@@ -70,7 +70,7 @@ macro_rules! accesses {
         /// `ptr` is valid and aligned, and at the same time accessed by atomics alone.
         #[inline(always)]
         pub unsafe fn [<atomic_store_ $name _ $width _ $scope>](ptr: *mut $type, value: $type) {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { mid::[<atomic_store_ $width _ $scope>](ptr, $ordering, value) }
         }
     }};
@@ -103,7 +103,7 @@ macro_rules! fetches {
         /// `ptr` is valid and aligned, and at the same time accessed by atomics alone.
         #[inline(always)]
         pub unsafe fn [<atomic_fetch_ $op _ $name _ $type _ $scope>](ptr: *mut $type, value: $type) -> $type {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { mid::[<atomic_fetch_ $op _ $type _ $scope>](ptr, $ordering, value) }
         }
     }};

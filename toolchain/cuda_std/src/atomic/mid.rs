@@ -39,7 +39,7 @@ macro_rules! accesses {
             /// `ptr` is valid and aligned, and at the same time accessed by atomics alone.
             #[inline(always)]
             pub unsafe fn [<atomic_load_ $width _ $scope>](ptr: *mut $type, ordering: Ordering) -> $type {
-                // SAFETY: passed on.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`.
                 unsafe { raw::[<load_ $type>](ptr, ordering, Scope::$variant) }
             }
 
@@ -49,7 +49,7 @@ macro_rules! accesses {
             /// `ptr` is valid and aligned, and at the same time accessed by atomics alone.
             #[inline(always)]
             pub unsafe fn [<atomic_store_ $width _ $scope>](ptr: *mut $type, ordering: Ordering, value: $type) {
-                // SAFETY: passed on.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`.
                 unsafe { raw::[<store_ $type>](ptr, value, ordering, Scope::$variant) }
             }
 
@@ -64,7 +64,7 @@ macro_rules! accesses {
                 current: $type,
                 new: $type,
             ) -> $type {
-                // SAFETY: passed on.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`.
                 unsafe { raw::[<swap_ $type>](ptr, current, new, ordering, Scope::$variant) }
             }
         }
@@ -90,7 +90,7 @@ macro_rules! fetches {
             /// `ptr` is valid and aligned, and at the same time accessed by atomics alone.
             #[inline(always)]
             pub unsafe fn [<atomic_fetch_ $op _ $type _ $scope>](ptr: *mut $type, ordering: Ordering, $value: $type) -> $type {
-                // SAFETY: passed on; where the types differ they have the same size and alignment.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`; where the types differ they have the same size and alignment.
                 let $old = unsafe { raw::$raw(ptr.cast(), $argument, ordering, Scope::$variant) };
                 $result
             }

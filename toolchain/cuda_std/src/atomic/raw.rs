@@ -240,7 +240,7 @@ mod cpu {
 
             #[inline(always)]
             pub unsafe fn $store(ptr: *mut $type, value: $type, ordering: Ordering, _: Scope) {
-                // SAFETY: as above.
+                // SAFETY: the caller vouches for the pointer, and for all concurrent accesses being atomic.
                 unsafe { $atomic::from_ptr(ptr) }.store(value, ordering)
             }
 
@@ -252,7 +252,7 @@ mod cpu {
                 ordering: Ordering,
                 scope: Scope,
             ) -> $type {
-                // SAFETY: as above.
+                // SAFETY: the caller vouches for the pointer, and for all concurrent accesses being atomic.
                 let atomic = unsafe { $atomic::from_ptr(ptr) };
                 let old = atomic.compare_exchange(current, new, ordering, failure(ordering)).unwrap_or_else(|old| old);
                 ordered(ordering, scope);
@@ -273,7 +273,7 @@ mod cpu {
                 let mut old = unsafe { $load(ptr, Ordering::Relaxed, scope) };
                 loop {
                     let new = ($type::from_bits(old) + value).to_bits();
-                    // SAFETY: as above.
+                    // SAFETY: the caller vouches for the pointer, and for all concurrent accesses being atomic.
                     let seen = unsafe { $swap(ptr, old, new, ordering, scope) };
                     if seen == old {
                         return $type::from_bits(old);

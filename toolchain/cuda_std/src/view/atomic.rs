@@ -36,7 +36,7 @@ pub unsafe trait AtomicAdd: Copy + 'static {
 ///
 /// # Safety
 /// The operations are atomic for the element's whole size.
-#[allow(clippy::missing_safety_doc)] // each function's is the one of `AtomicAdd::fetch_add`
+#[allow(clippy::missing_safety_doc, reason = "each function's is the one of `AtomicAdd::fetch_add`")]
 pub unsafe trait AtomicInteger: AtomicAdd {
     /// The larger of both, in the element's own order.
     unsafe fn fetch_max<S: AtomicSpace>(ptr: *mut Self, value: Self) -> Self;

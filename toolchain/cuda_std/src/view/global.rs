@@ -48,7 +48,7 @@ macro_rules! reading_methods {
             self.len == 0
         }
 
-        /// Loads element `index`.
+        /// Loads element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
         #[inline(always)]
         #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub fn get(&self, index: usize) -> T {
@@ -59,7 +59,7 @@ macro_rules! reading_methods {
         }
 
         /// Loads elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be a
-        /// multiple of their size.
+        /// multiple of their size. Unchecked in PTX: see [bounds](crate::view#bounds).
         #[inline(always)]
         #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub fn load<const N: usize>(&self, index: usize) -> [T; N] {
@@ -94,7 +94,7 @@ impl<T: Copy> GlobalSlice<'_, T> {
 impl<T: Copy> GlobalSliceMut<'_, T> {
     reading_methods!(GlobalSliceMut);
 
-    /// Stores `value` into element `index`.
+    /// Stores `value` into element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
     #[inline(always)]
     #[cfg_attr(not(target_os = "cuda"), track_caller)]
     pub fn set(&self, index: usize, value: T) {
@@ -106,7 +106,7 @@ impl<T: Copy> GlobalSliceMut<'_, T> {
     }
 
     /// Stores `values` into elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must
-    /// be a multiple of their size.
+    /// be a multiple of their size. Unchecked in PTX: see [bounds](crate::view#bounds).
     #[inline(always)]
     #[cfg_attr(not(target_os = "cuda"), track_caller)]
     pub fn store<const N: usize>(&self, index: usize, values: [T; N]) {

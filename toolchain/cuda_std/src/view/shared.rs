@@ -92,7 +92,7 @@ impl<T: Copy> SharedSlice<T> {
         self.ptr
     }
 
-    /// Loads element `index`.
+    /// Loads element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
     #[inline(always)]
     #[cfg_attr(not(target_os = "cuda"), track_caller)]
     pub fn get(&self, index: usize) -> T {
@@ -102,7 +102,7 @@ impl<T: Copy> SharedSlice<T> {
         unsafe { *self.ptr.add(index) }
     }
 
-    /// Stores `value` into element `index`.
+    /// Stores `value` into element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
     #[inline(always)]
     #[cfg_attr(not(target_os = "cuda"), track_caller)]
     pub fn set(&self, index: usize, value: T) {

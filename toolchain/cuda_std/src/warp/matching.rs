@@ -24,7 +24,7 @@ pub trait WarpMatchValue: Sized {
 /// The calling lane is in `mask`, and every lane of `mask` that has not returned makes the same call.
 #[inline(always)]
 pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::match_any(mask, value) }
 }
 
@@ -34,7 +34,7 @@ pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
 /// As for [`warp_match_any`].
 #[inline(always)]
 pub unsafe fn warp_match_all<T: WarpMatchValue>(mask: u32, value: T) -> Option<u32> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::match_all(mask, value) }
 }
 

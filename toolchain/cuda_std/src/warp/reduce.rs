@@ -40,7 +40,7 @@ pub trait WarpReduceValue: Sized {
 /// returned.
 #[inline(always)]
 pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReductionOp) -> T {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::reduce(mask, value, op) }
 }
 
@@ -125,7 +125,7 @@ unsafe fn tree<T: super::WarpShuffleValue + Copy>(mask: u32, mut value: T, combi
         }
         distance *= 2;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller promises that every lane of the mask is here; its lowest lane is one of them.
     unsafe { super::warp_shuffle_idx(mask, value, mask.trailing_zeros(), 32) }.0
 }
 
@@ -176,7 +176,7 @@ macro_rules! impl_tree {
             #[inline(always)]
             unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self {
                 target!(gpu {
-                    // SAFETY: passed on.
+                    // SAFETY: the caller's promise, which is this function's own `# Safety`.
                     unsafe { tree(mask, value, |a, b| $combine(op, a, b)) }
                 } cpu { crate::cpu::warp_collective("reduce", mask, (op, value), |lanes| tree(lanes, $combine)) })
             }

@@ -55,7 +55,7 @@ macro_rules! shuffle_function {
         /// lane is not in `mask` the value is unspecified.
         #[inline(always)]
         pub unsafe fn $name<T: WarpShuffleValue>(mask: u32, value: T, $b: u32, width: u32) -> (T, bool) {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { T::shuffle(WarpShuffleMode::$mode, mask, value, $b, width) }
         }
     };
@@ -165,7 +165,7 @@ macro_rules! impl_shuffle {
             #[inline(always)]
             unsafe fn shuffle(mode: WarpShuffleMode, mask: u32, $value: Self, b: u32, width: u32) -> (Self, bool) {
                 let words: [u32; $words] = $split;
-                // SAFETY: passed on.
+                // SAFETY: the caller's promise, which is this function's own `# Safety`.
                 let ($parts, in_range) = unsafe { shuffle_words(mode, mask, words, b, width) };
                 ($join, in_range)
             }
