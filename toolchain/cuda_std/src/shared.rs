@@ -21,7 +21,8 @@ use crate::target::target;
 /// ```
 ///
 /// Using the pointer is unsafe: the elements are uninitialised, the array is the block's, and a barrier must stand between
-/// one thread's write and another's access.
+/// one thread's write and another's access. The CPU target's checker does not see accesses through it: new code declares
+/// [`shared_slice!`](crate::shared_slice), whose every access is checked.
 #[macro_export]
 macro_rules! shared_array {
     ($element:ty; $len:expr) => {

@@ -113,6 +113,10 @@ impl Column {
         if !can_hold(&descriptor, content) || chunk.column_type() != descriptor.physical_type() {
             return Err(format!("column {} changes its type", descriptor.name()));
         }
+        let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+        if start < 0 || chunk.compressed_size() < 0 {
+            return Err(format!("column {} lies at a negative place or has a negative length", descriptor.name()));
+        }
         let pages = SerializedPageReader::new(file.clone(), chunk, n_rows, None).map_err(|e| e.to_string())?;
         let scale = descriptor.type_scale();
         let decimal = matches!(descriptor.logical_type_ref(), Some(LogicalType::Decimal(_)))

@@ -31,11 +31,12 @@ pub struct ExecutorOptions {
 }
 
 impl Default for ExecutorOptions {
-    /// All cores; checking if the environment variable `ONEGRAPH_CHECK` is `1`.
+    /// All cores; checking if the environment variable `ONEGRAPH_CHECK` is set, but for `0` and nothing: a misspelt wish to
+    /// check checks.
     fn default() -> Self {
         Self {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            check: std::env::var_os("ONEGRAPH_CHECK").is_some_and(|value| value == "1"),
+            check: std::env::var_os("ONEGRAPH_CHECK").is_some_and(|value| !value.is_empty() && value != "0"),
             seed: 0,
             stack_bytes: 256 * 1024,
         }
