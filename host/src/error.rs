@@ -62,6 +62,12 @@ pub enum DeviceError {
     /// A graph that cannot be built.
     #[error("cannot build the graph: {0}")]
     Graph(String),
+    /// A graph that was launched into a stream of another device.
+    #[error(
+        "cannot launch the graph: the stream is of another device, or of another opening of this one; take a stream of \
+         the device that the graph was composed on"
+    )]
+    OtherStream,
     /// Something in a child graph's capture.
     #[error("while capturing child graph `{child}`: {source}")]
     Capture {

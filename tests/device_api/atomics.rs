@@ -46,7 +46,8 @@ pub fn in_shared_memory<B: Backend>(backend: &B) {
 pub fn bytes<B: Backend>(backend: &B) {
     let values: Vec<u8> = random_bits(17).take(3000).map(|bits| (bits % 9) as u8).collect();
     let (input, counters) = (backend.upload(&values), backend.upload(&[0u32; 64]));
-    let bytes = cuda_std::launch::DevicePtrMut::new(backend.ptr_mut(&counters).memory().clone());
+    // SAFETY: any bytes are values of the kernel's element, a number.
+    let bytes = unsafe { cuda_std::launch::DevicePtrMut::new(backend.ptr_mut(&counters).memory().clone()) };
     // SAFETY: the counters are accessed by this launch alone.
     let launch = unsafe { atomics::byte_histogram::launch(backend.view(&input), bytes) };
     backend.run(LaunchShape::cover(3000, 128), launch).unwrap();
@@ -60,7 +61,8 @@ pub fn bytes<B: Backend>(backend: &B) {
 
 pub fn exchange<B: Backend>(backend: &B) {
     let counter = backend.upload(&[1u64]);
-    let typed = cuda_std::launch::DevicePtr::new(backend.ptr(&counter).memory().clone());
+    // SAFETY: as above.
+    let typed = unsafe { cuda_std::launch::DevicePtr::new(backend.ptr(&counter).memory().clone()) };
     backend.run(LaunchShape::linear(5, 40), atomics::compare_and_exchange::launch(typed)).unwrap();
     assert_eq!(backend.read(&counter), [1 + (0..200).sum::<u64>()]);
 }

@@ -1,5 +1,6 @@
 //! The device interface: memory, launches, streams.
 
+use cuda_std::cpu::ExecutorOptions;
 use cuda_std::shape::LaunchShape;
 use gpu_kernels::copy::copy_f32;
 use host::device::Device;
@@ -13,6 +14,7 @@ fn main() {
         case("a_slice_leaves_its_neighbours_alone", a_slice_leaves_its_neighbours_alone),
         case("overlapping_write_is_refused_by_name", overlapping_write_is_refused_by_name),
         case("a_launch_through_another_crates_module_is_refused", a_launch_through_another_crates_module_is_refused),
+        case("memory_of_another_device_is_refused_by_name", memory_of_another_device_is_refused_by_name),
         case("impossible_shapes_are_refused", impossible_shapes_are_refused),
         case("lengths_must_agree", lengths_must_agree),
         case("events_tell_a_time", events_tell_a_time),
@@ -87,6 +89,21 @@ fn a_launch_through_another_crates_module_is_refused(device: &Device) -> Outcome
     let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
     let message = stream.launch(&module, LaunchShape::cover(32, 32), launch).expect_err("another crate's").to_string();
     assert!(message.contains("`copy_f32`") && message.contains("`test-kernels`"), "{message}");
+    Ok(())
+}
+
+fn memory_of_another_device_is_refused_by_name(device: &Device) -> Outcome {
+    let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
+    let other = Device::cpu_with(ExecutorOptions::default());
+    let (mine, foreign) = (device.upload(&[1.0f32; 32])?, other.upload(&[2.0f32; 32])?);
+    for (source, target, parameter) in [(&foreign, &mine, "`source`"), (&mine, &foreign, "`target`")] {
+        let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
+        let message = stream.launch(&module, LaunchShape::cover(32, 32), launch).expect_err("foreign").to_string();
+        for part in ["copy_f32", parameter, "another device"] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
+    }
+    assert_eq!((mine.read()?, foreign.read()?), (vec![1.0; 32], vec![2.0; 32]));
     Ok(())
 }
 

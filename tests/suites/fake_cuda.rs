@@ -64,6 +64,9 @@ scenarios! {
     large_shared_memory_is_granted [];
     a_failed_free_is_told_by_the_next_call [("FAKE_CUDA_FAIL", "cuMemFree_v2:1:719")];
     a_kernel_fault_names_the_last_launch [("FAKE_CUDA_FAIL", "cuStreamSynchronize:1:719")];
+    a_fault_in_a_graph_names_the_graph [("FAKE_CUDA_FAIL", "cuStreamSynchronize:2:719")];
+    a_fault_that_a_read_meets_names_the_last_launches [("FAKE_CUDA_FAIL", "cuStreamSynchronize:1:719")];
+    memory_of_the_cpu_is_refused [];
     a_kernel_of_another_crate_is_named [];
     a_driver_without_a_gpu_is_told [("FAKE_CUDA_COUNT", "0")];
     an_index_past_the_last_gpu_is_told [("ONEGRAPH_DEVICE_INDEX", "3"), ("FAKE_CUDA_COUNT", "2")];
@@ -298,6 +301,43 @@ mod scenario {
             &text,
             &["cuStreamSynchronize", "CUDA_ERROR_LAUNCH_FAILED (719)", "copy_f32", shape, "ONEGRAPH_CHECK=1"],
         );
+    }
+
+    /// The first wait is for the graph's upload.
+    pub fn a_fault_in_a_graph_names_the_graph() {
+        let device = open();
+        let (module, stream) = (device.module(&KERNELS).expect("a module"), device.stream().expect("a stream"));
+        let (a, b) = two_buffers(&device);
+        let children = ["x", "y"].map(|name| child(&device, name, &a, &b, 3).expect("a capture"));
+        let graph = ParentGraph::compose(&device, children.into()).expect("a graph");
+        stream.launch(&module, SHAPE, copy_f32::launch(a.view(), b.view_mut(), 1.0)).expect("the launch itself works");
+        graph.launch(&stream).expect("the launch itself works");
+        let text = stream.synchronize().expect_err("a kernel faulted").to_string();
+        assert_has(&text, &["cuStreamSynchronize", "719", "a graph of 2 children"]);
+        assert!(!text.contains("copy_f32"), "{text}");
+    }
+
+    pub fn a_fault_that_a_read_meets_names_the_last_launches() {
+        let device = open();
+        let module = device.module(&KERNELS).expect("a module");
+        let (_idle, stream) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
+        let (a, b) = two_buffers(&device);
+        stream.launch(&module, SHAPE, copy_f32::launch(a.view(), b.view_mut(), 1.0)).expect("the launch itself works");
+        let text = b.read().expect_err("the kernel faulted").to_string();
+        assert_has(&text, &["earlier launches", "nothing; kernel `copy_f32` with grid 4x1x1, block 32x1x1"]);
+    }
+
+    pub fn memory_of_the_cpu_is_refused() {
+        let (device, cpu) = (open(), Device::open(DeviceChoice::Cpu).expect("the CPU"));
+        let ((a, b), (on_cpu, _)) = (two_buffers(&device), two_buffers(&cpu));
+        for (device, source, target, parameter) in
+            [(&device, &on_cpu, &b, "`source`"), (&device, &a, &on_cpu, "`target`"), (&cpu, &a, &on_cpu, "`source`")]
+        {
+            let (module, stream) = (device.module(&KERNELS).expect("a module"), device.stream().expect("a stream"));
+            let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
+            let text = stream.launch(&module, SHAPE, launch).expect_err("memory of another device").to_string();
+            assert_has(&text, &["copy_f32", parameter, "another device"]);
+        }
     }
 
     pub fn a_kernel_of_another_crate_is_named() {

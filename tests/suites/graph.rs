@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cuda_driver::ledger;
+use cuda_std::cpu::ExecutorOptions;
 use cuda_std::shape::LaunchShape;
 use gpu_kernels::copy::copy_f32;
 use host::device::{Buffer, Device, DeviceChoice};
@@ -30,6 +31,7 @@ fn main() {
         case("case_x_another_thread_works_during_a_capture", case_x_another_thread_works_during_a_capture),
         case("memory_may_come_and_go_during_a_capture", memory_may_come_and_go_during_a_capture),
         case("graphs_that_cannot_be_are_refused", graphs_that_cannot_be_are_refused),
+        case("a_stream_or_memory_of_another_device_is_refused", a_stream_or_memory_of_another_device_is_refused),
         case("the_description_survives_json_and_shows_in_dot", the_description_survives_json_and_shows_in_dot),
     ])
 }
@@ -252,6 +254,18 @@ fn graphs_that_cannot_be_are_refused(device: &Device) -> Outcome {
     assert!(message(ParentGraph::compose(device, twins)).contains("`twin`"));
     let empty = ChildGraph::capture(device, "empty", &KERNELS, |_| Ok(())).err().map(|error| error.to_string());
     assert!(empty.as_deref().is_some_and(|text| text.contains("`empty`") && text.contains("no kernel")), "{empty:?}");
+    Ok(())
+}
+
+fn a_stream_or_memory_of_another_device_is_refused(device: &Device) -> Outcome {
+    let other = Device::cpu_with(ExecutorOptions::default());
+    let [a, b] = buffers(device)?;
+    let graph = ParentGraph::compose(device, vec![child(device, "0", &[(&a, &b, 1.0)])?])?;
+    let message = graph.launch(&other.stream()?).expect_err("another device's stream").to_string();
+    assert!(message.contains("cannot launch the graph") && message.contains("another device"), "{message}");
+    let [foreign] = buffers(&other)?;
+    let message = child(device, "1", &[(&a, &foreign, 1.0)]).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(message.contains("`target`") && message.contains("another device"), "{message}");
     Ok(())
 }
 

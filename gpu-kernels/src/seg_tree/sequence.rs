@@ -72,9 +72,11 @@ fn elements<T>(range: &MemoryRange) -> usize {
 }
 
 fn read<T>(range: &MemoryRange) -> DeviceSlice<'static, T> {
-    DeviceSlice::new(range.clone())
+    // SAFETY: `T` is `f32`, `u32` or `u64` in every call here, and any bytes are values of these.
+    unsafe { DeviceSlice::new(range.clone()) }
 }
 
 fn write<T>(range: &MemoryRange) -> DeviceSliceMut<'static, T> {
-    DeviceSliceMut::new(range.clone())
+    // SAFETY: `T` is `f32`, `u32` or `u64` in every call here, and any bytes are values of these.
+    unsafe { DeviceSliceMut::new(range.clone()) }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use cuda_builder::KernelCompiler;
+use cuda_driver::DriverError;
 use serde::Serialize;
 
 use super::output::{self, Json};
@@ -36,7 +37,7 @@ struct Check {
     ok: bool,
     /// What was found, or why it is missing.
     detail: String,
-    /// The command that mends it.
+    /// The one thing that mends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     mend: Option<&'static str>,
 }
@@ -57,8 +58,10 @@ impl Arguments {
         let mut checks = vec![driver()];
         match &gpu {
             Ok(device) => checks.extend([gpu_found(device), kernels_on_gpu(device)]),
-            Err(DeviceError::Driver(_)) => checks.push(Check::missing("GPU", "none is seen without a driver", INSTALL)),
-            Err(error) => checks.push(Check::missing("GPU", error.to_string(), "nvidia-smi")),
+            Err(DeviceError::Driver(error)) => {
+                checks.push(Check::missing("GPU", "none is seen without a driver", mend_driver(error)));
+            }
+            Err(error) => checks.push(Check::missing("GPU", error.to_string(), mend_gpu(error))),
         }
         checks.extend([cpu()?, images(), compiler(), rustup()]);
         let report =
@@ -82,16 +85,41 @@ impl Report {
     }
 }
 
-/// On Ubuntu; other distributions have a package of their own.
-const INSTALL: &str = "sudo ubuntu-drivers install";
 const KERNELS_ON_GPU: &str = "kernels on the GPU";
 
 fn driver() -> Check {
     match cuda_driver::load() {
         Ok(info) => Check::ok("driver", format!("CUDA {}, {}", info.version, info.path.display())),
-        Err(error) => {
-            Check::missing("driver", error.to_string(), "sudo ubuntu-drivers install   # or NVIDIA's installer")
+        Err(error) => Check::missing("driver", error.to_string(), mend_driver(&error)),
+    }
+}
+
+fn mend_driver(error: &DriverError) -> &'static str {
+    match error {
+        DriverError::NotFound { .. } if std::env::var_os("ONEGRAPH_LIBCUDA").is_some() => {
+            "unset ONEGRAPH_LIBCUDA, so that the driver is searched for"
         }
+        DriverError::NotFound { .. } => {
+            "install this distribution's NVIDIA driver (Ubuntu: sudo ubuntu-drivers install)"
+        }
+        DriverError::TooOld { .. } => "update the NVIDIA driver to release 520 or later",
+        DriverError::NotADriver { .. } | DriverError::NoVersion { .. } => {
+            "set ONEGRAPH_LIBCUDA to the libcuda.so.1 that the NVIDIA driver installed"
+        }
+    }
+}
+
+/// For an error of opening the GPU, with a driver there.
+fn mend_gpu(error: &DeviceError) -> &'static str {
+    match error {
+        DeviceError::NoDevice { found: 0, .. } => {
+            "make the GPU visible: `nvidia-smi -L` must list it, and CUDA_VISIBLE_DEVICES be unset or name it"
+        }
+        DeviceError::NoDevice { .. } => "set ONEGRAPH_DEVICE_INDEX to a smaller number; 0 is the first GPU",
+        DeviceError::BadIndex(_) => "unset ONEGRAPH_DEVICE_INDEX",
+        DeviceError::NoImage { .. } => "choose another GPU by ONEGRAPH_DEVICE_INDEX, or use `--device cpu`",
+        DeviceError::OutOfMemory { .. } => "end the programs that `nvidia-smi` shows on the GPU",
+        _ => "reboot, so that the driver starts anew",
     }
 }
 

@@ -115,22 +115,26 @@ impl<'a, T: Pod> Part<'a, T> {
 
     /// For a parameter `GlobalSlice<T>` or `&[T]`.
     pub fn view(&self) -> DeviceSlice<'a, T> {
-        DeviceSlice::new(self.memory())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DeviceSlice::new(self.memory()) }
     }
 
     /// For a parameter `GlobalSliceMut<T>` or `&mut [T]`.
     pub fn view_mut(&self) -> DeviceSliceMut<'a, T> {
-        DeviceSliceMut::new(self.memory())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DeviceSliceMut::new(self.memory()) }
     }
 
     /// For a parameter `*const T` or `&T`.
     pub fn ptr(&self) -> DevicePtr<'a, T> {
-        DevicePtr::new(self.memory())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DevicePtr::new(self.memory()) }
     }
 
     /// For a parameter `*mut T` or `&mut T`.
     pub fn ptr_mut(&self) -> DevicePtrMut<'a, T> {
-        DevicePtrMut::new(self.memory())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DevicePtrMut::new(self.memory()) }
     }
 
     /// Overwrites the elements, after everything launched before; not for the hot path.

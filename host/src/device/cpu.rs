@@ -16,6 +16,8 @@ const ALIGNMENT: usize = 256;
 
 /// The CPU as a device. Launches and copies exclude each other, as on one stream.
 pub(crate) struct CpuDevice {
+    /// Tells this opening from all others, on either backend.
+    id: u64,
     executor: Mutex<Executor>,
     /// Whether memory carries the checker's record.
     check: bool,
@@ -24,7 +26,11 @@ pub(crate) struct CpuDevice {
 impl CpuDevice {
     pub(super) fn new(options: ExecutorOptions) -> Arc<Self> {
         let check = options.check;
-        Arc::new(Self { executor: Mutex::new(Executor::new(options)), check })
+        Arc::new(Self { id: super::next_id(), executor: Mutex::new(Executor::new(options)), check })
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Runs a launch to its end.
@@ -36,7 +42,8 @@ impl CpuDevice {
     pub(super) fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
         let block = HeapBlock::new(bytes)?;
         let shadow = self.check.then(|| Box::new(Shadow::new(bytes)));
-        Ok(Arc::new(DeviceMemory::new(block.start.as_ptr() as u64, bytes, shadow, Box::new(block))))
+        let address = block.start.as_ptr() as u64;
+        Ok(Arc::new(DeviceMemory::new(self.id, address, bytes, shadow, Box::new(block))))
     }
 
     /// Memory that holds zeroes.

@@ -8,8 +8,9 @@ use crate::error::DeviceError;
 /// Threads that a block may have on every device.
 const MAX_BLOCK_THREADS: u64 = 1024;
 
-/// Checks the shape, and that memory which one parameter writes is reached through no other.
-pub(super) fn check(shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
+/// Checks the shape, that all memory is of the device `device`, and that what one parameter writes is reached through no
+/// other.
+pub(super) fn check(device: u64, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
     let info = launch.info();
     let refuse = |reason: String| Err(DeviceError::Launch { kernel: info.name, shape, reason });
     if shape.grid.count() == 0 || shape.block.count() == 0 {
@@ -24,6 +25,13 @@ pub(super) fn check(shape: LaunchShape, launch: &Launch) -> Result<(), DeviceErr
     }
     if shape.block.z > 64 || shape.grid.x > i32::MAX as u32 || shape.grid.y > 65_535 || shape.grid.z > 65_535 {
         return refuse("at most: block z 64, grid x 2^31 - 1, grid y and z 65,535".into());
+    }
+    if let Some(claim) = launch.claims().iter().find(|claim| claim.range.memory().device() != device) {
+        return refuse(format!(
+            "`{}` is memory of another device, or of another opening of this one: allocate it on the device that runs \
+             the launch",
+            claim.parameter
+        ));
     }
     launch.check_claims().or_else(|conflict| refuse(conflict.to_string()))
 }

@@ -13,6 +13,7 @@ mod replay;
 mod stream;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use cuda_std::cpu::ExecutorOptions;
@@ -182,6 +183,12 @@ impl Device {
             Backend::Cuda(cuda) => Ok(Stream::cuda(CudaStream::new(cuda.clone())?)),
         }
     }
+}
+
+/// A number for an opening of a device, never 0 and never given twice; memory carries it.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Bytes of `len` elements.

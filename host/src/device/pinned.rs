@@ -67,22 +67,26 @@ impl<T: Pod> Pinned<T> {
 
     /// For a parameter `GlobalSlice<T>` or `&[T]`.
     pub fn view(&self) -> DeviceSlice<'_, T> {
-        DeviceSlice::new(self.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DeviceSlice::new(self.range()) }
     }
 
     /// For a parameter `GlobalSliceMut<T>` or `&mut [T]`.
     pub fn view_mut(&self) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut::new(self.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DeviceSliceMut::new(self.range()) }
     }
 
     /// For a parameter `*const T` or `&T`.
     pub fn ptr(&self) -> DevicePtr<'_, T> {
-        DevicePtr::new(self.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DevicePtr::new(self.range()) }
     }
 
     /// For a parameter `*mut T` or `&mut T`.
     pub fn ptr_mut(&self) -> DevicePtrMut<'_, T> {
-        DevicePtrMut::new(self.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DevicePtrMut::new(self.range()) }
     }
 
     fn range(&self) -> MemoryRange {

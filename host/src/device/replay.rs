@@ -16,8 +16,8 @@ pub(crate) type ShapedLaunch = (LaunchShape, Launch);
 
 /// Where a launch is recorded.
 pub(crate) enum Recording<'a> {
-    /// Nothing but the caller's list: the CPU replays launches. The kernels are of this module.
-    Cpu(&'a CpuModule),
+    /// Nothing but the caller's list: this CPU replays launches. The kernels are of this module.
+    Cpu(&'a CpuDevice, &'a CpuModule),
     /// A capture of the driver's.
     Cuda(&'a Capture),
 }
@@ -60,7 +60,9 @@ impl Device {
                 let capture = |capture: &Capture| record(Recording::Cuda(capture));
                 Ok(Recorded::Cuda(CapturedGraph::capture(device, module.clone(), capture)?))
             }
-            (Backend::Cpu(_), module::Backend::Cpu(module)) => record(Recording::Cpu(module)).map(|()| Recorded::Cpu),
+            (Backend::Cpu(device), module::Backend::Cpu(module)) => {
+                record(Recording::Cpu(device, module)).map(|()| Recorded::Cpu)
+            }
             _ => Err(DeviceError::Graph(format!("module `{}` is of another kind of device", module.name()))),
         }
     }
@@ -90,9 +92,13 @@ impl Recording<'_> {
     /// Checks a launch and records it.
     #[track_caller]
     pub(crate) fn launch(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
-        super::launch::check(shape, launch)?;
+        let device = match self {
+            Self::Cpu(device, _) => device.id(),
+            Self::Cuda(capture) => capture.device_id(),
+        };
+        super::launch::check(device, shape, launch)?;
         match self {
-            Self::Cpu(module) => module.check(launch.info().name),
+            Self::Cpu(_, module) => module.check(launch.info().name),
             Self::Cuda(capture) => capture.launch(shape, launch),
         }
     }
@@ -107,12 +113,19 @@ impl Executable {
         stream: &Stream,
         mut launches: impl Iterator<Item = &'a ShapedLaunch>,
     ) -> Result<(), DeviceError> {
+        let device = match self {
+            Self::Cpu(device) => device.id(),
+            Self::Cuda(graph) => graph.device_id(),
+        };
+        if device != stream.device_id() {
+            return Err(DeviceError::OtherStream);
+        }
         match (self, &stream.backend) {
             (Self::Cpu(device), stream::Backend::Cpu(_)) => {
                 launches.try_for_each(|(shape, launch)| device.run(*shape, launch))
             }
             (Self::Cuda(graph), stream::Backend::Cuda(stream)) => graph.launch(stream),
-            _ => Err(DeviceError::Graph("it is launched into a stream of another kind of device".into())),
+            _ => Err(DeviceError::OtherStream),
         }
     }
 

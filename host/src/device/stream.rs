@@ -40,13 +40,21 @@ impl Stream {
         Self { backend: Backend::Cuda(stream) }
     }
 
+    /// The opening of a device that the stream is of.
+    pub(super) fn device_id(&self) -> u64 {
+        match &self.backend {
+            Backend::Cpu(device) => device.id(),
+            Backend::Cuda(stream) => stream.device_id(),
+        }
+    }
+
     /// Launches a kernel of `module`. It has run when `synchronize`, or a later `Buffer::read`, returns.
     ///
     /// # Panics
     /// If `module` is of another kind of device than this stream.
     #[track_caller]
     pub fn launch(&self, module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
-        super::launch::check(shape, &launch)?;
+        super::launch::check(self.device_id(), shape, &launch)?;
         match (&self.backend, &module.backend) {
             (Backend::Cpu(device), module::Backend::Cpu(module)) => {
                 module.check(launch.info().name)?;

@@ -8,6 +8,7 @@ use crate::error::DeviceError;
 
 /// Child graphs composed into one, launched by one driver call. It owns everything that was captured: modules, and a
 /// share of all memory that the kernels reach. Nothing is allocated or changed after it was composed.
+/// One thread at a time may use it: it is `Send`, and not `Sync`.
 pub struct ParentGraph {
     // Dropped in this order: the graph before what it reaches.
     executable: Executable,

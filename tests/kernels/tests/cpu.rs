@@ -45,24 +45,28 @@ impl Backend for Cpu {
             shadow.mark_initialised(0..bytes);
             Box::new(shadow)
         });
-        let memory = DeviceMemory::new(words.as_mut_ptr() as u64, bytes, shadow, Box::new(words));
+        let memory = DeviceMemory::new(0, words.as_mut_ptr() as u64, bytes, shadow, Box::new(words));
         Buffer { memory: Arc::new(memory), len: values.len(), element: PhantomData }
     }
 
     fn view<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DeviceSlice<'a, T> {
-        DeviceSlice::new(buffer.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DeviceSlice::new(buffer.range()) }
     }
 
     fn view_mut<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DeviceSliceMut<'a, T> {
-        DeviceSliceMut::new(buffer.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DeviceSliceMut::new(buffer.range()) }
     }
 
     fn ptr<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DevicePtr<'a, T> {
-        DevicePtr::new(buffer.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DevicePtr::new(buffer.range()) }
     }
 
     fn ptr_mut<'a, T: Pod + Send + Sync>(&self, buffer: &'a Buffer<T>) -> DevicePtrMut<'a, T> {
-        DevicePtrMut::new(buffer.range())
+        // SAFETY: `T: Pod`, so any bytes are values of it.
+        unsafe { DevicePtrMut::new(buffer.range()) }
     }
 
     fn read<T: Pod + Send + Sync>(&self, buffer: &Buffer<T>) -> Vec<T> {

@@ -1,6 +1,6 @@
 //! Finds the driver.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -89,7 +89,8 @@ const CANDIDATES: [&str; 5] = [
 ];
 
 struct Driver {
-    library: Library,
+    /// Never closed: the forwarders point into it.
+    _library: Library,
     info: DriverInfo,
 }
 
@@ -102,12 +103,6 @@ fn driver() -> &'static Result<Driver, DriverError> {
 /// instead of searching.
 pub fn load() -> Result<&'static DriverInfo, DriverError> {
     driver().as_ref().map(|driver| &driver.info).map_err(DriverError::clone)
-}
-
-/// A function of the driver by name, for functions newer than `cust`'s bindings. None when there is no driver, or it lacks
-/// the function. Calls through the address are not counted.
-pub fn proc_address(name: &CStr) -> Option<*const c_void> {
-    symbol(&driver().as_ref().ok()?.library, name).map(|address| address.cast_const().cast())
 }
 
 fn find() -> Result<Driver, DriverError> {
@@ -130,7 +125,7 @@ fn find() -> Result<Driver, DriverError> {
         return Err(DriverError::TooOld { path, found: version });
     }
     let missing = symbols::fill(|name| symbol(&library, &CString::new(name).ok()?));
-    Ok(Driver { library, info: DriverInfo { path, version, missing } })
+    Ok(Driver { _library: library, info: DriverInfo { path, version, missing } })
 }
 
 fn open() -> Result<Library, DriverError> {

@@ -88,7 +88,7 @@ impl Memory {
             shadow.mark_initialised(0..4 * n);
             shadow
         });
-        Self(Arc::new(DeviceMemory::new(owner.as_mut_ptr() as u64, 4 * n, shadow, Box::new(owner))))
+        Self(Arc::new(DeviceMemory::new(0, owner.as_mut_ptr() as u64, 4 * n, shadow, Box::new(owner))))
     }
 
     fn range(&self) -> MemoryRange {
@@ -96,11 +96,13 @@ impl Memory {
     }
 
     fn view(&self) -> DeviceSlice<'_, f32> {
-        DeviceSlice::new(self.range())
+        // SAFETY: any bytes are values of `f32`.
+        unsafe { DeviceSlice::new(self.range()) }
     }
 
     fn view_mut(&self) -> DeviceSliceMut<'_, f32> {
-        DeviceSliceMut::new(self.range())
+        // SAFETY: any bytes are values of `f32`.
+        unsafe { DeviceSliceMut::new(self.range()) }
     }
 }
 

@@ -24,6 +24,7 @@ pub struct KernelInfo {
 
 /// One allocation of device memory, owned. Launches and graphs that name it share its ownership.
 pub struct DeviceMemory {
+    device: u64,
     address: u64,
     bytes: usize,
     shadow: Option<Box<Shadow>>,
@@ -32,12 +33,24 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Takes over the memory of `bytes` at `address`, which dropping `owner` frees.
-    pub fn new(address: u64, bytes: usize, mut shadow: Option<Box<Shadow>>, owner: Box<dyn Any + Send + Sync>) -> Self {
+    /// Takes over the memory of `bytes` at `address`, which dropping `owner` frees. `device` is a number of the caller's
+    /// for the device that reaches the memory.
+    pub fn new(
+        device: u64,
+        address: u64,
+        bytes: usize,
+        mut shadow: Option<Box<Shadow>>,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
         if let Some(shadow) = &mut shadow {
             shadow.set_address(address);
         }
-        Self { address, bytes, shadow, _owner: owner }
+        Self { device, address, bytes, shadow, _owner: owner }
+    }
+
+    /// The number of the device that reaches the memory.
+    pub fn device(&self) -> u64 {
+        self.device
     }
 
     /// The address on the device.
@@ -121,7 +134,11 @@ macro_rules! handle {
             ///
             /// # Panics
             /// If the range is not aligned for `T` or not a whole number of elements.
-            pub fn new(range: MemoryRange) -> Self {
+            ///
+            /// # Safety
+            /// When the kernel runs, the range's bytes are valid values of `T`; and what a kernel stores as a `T` is valid
+            /// for everything else that reads the range.
+            pub unsafe fn new(range: MemoryRange) -> Self {
                 assert!(range.address() as usize % align_of::<T>() == 0, "misaligned for {}", std::any::type_name::<T>());
                 assert!(size_of::<T>() > 0 && range.bytes() % size_of::<T>() == 0, "not whole elements");
                 Self { range, life: PhantomData }

@@ -1,5 +1,6 @@
 //! Graphs as the driver has them: captured, composed, instantiated.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cuda_std::launch::Launch;
@@ -24,21 +25,17 @@ pub(crate) struct ExecutableGraph {
     children: Vec<(CUgraphNode, Arc<CudaModule>)>,
     device: Arc<CudaDevice>,
 }
-// SAFETY: the driver's handles may be used from any thread; a graph object is used by one thread at a time, since
-// nothing changes it after it was made, and concurrent launches of one executable graph are serialised by the driver.
+// SAFETY: the driver's handles may be used from any thread. Its graph objects are not synchronised inside, so there is no
+// `Sync`: one thread at a time reaches the value, and each launch has returned before another thread can.
 unsafe impl Send for ExecutableGraph {}
-// SAFETY: as above.
-unsafe impl Sync for ExecutableGraph {}
 
 /// A graph object.
 struct Graph {
     raw: CUgraph,
     device: Arc<CudaDevice>,
 }
-// SAFETY: the driver's handles may be used from any thread, and nothing changes a graph after it was made.
+// SAFETY: the driver's handles may be used from any thread, and without `Sync` one thread at a time uses this one.
 unsafe impl Send for Graph {}
-// SAFETY: as above.
-unsafe impl Sync for Graph {}
 
 /// A capture under way on this thread. Dropping it ends the capture, whatever became of it.
 pub(crate) struct Capture {
@@ -46,6 +43,8 @@ pub(crate) struct Capture {
     module: Arc<CudaModule>,
     device: Arc<CudaDevice>,
     under_way: bool,
+    /// A capture in thread-local mode must end on the thread that began it, so the value is not `Send`.
+    this_thread: PhantomData<*const ()>,
 }
 
 impl CapturedGraph {
@@ -72,13 +71,18 @@ impl Capture {
     fn begin(device: &Arc<CudaDevice>, module: Arc<CudaModule>) -> Result<Self, DeviceError> {
         let _entered = device.enter()?;
         let stream = stream::create()?;
-        let mut capture = Self { stream, module, device: device.clone(), under_way: false };
+        let mut capture = Self { stream, module, device: device.clone(), under_way: false, this_thread: PhantomData };
         // SAFETY: the stream is new, so nothing captures it.
         let status = unsafe { sys::cuStreamBeginCapture_v2(stream.0, sys::CAPTURE_THREAD_LOCAL) };
         status.check("cuStreamBeginCapture_v2", || "beginning a capture".into())?;
         CAPTURES.set(CAPTURES.get() + 1);
         capture.under_way = true;
         Ok(capture)
+    }
+
+    /// The device whose launches are captured.
+    pub(crate) fn device_id(&self) -> u64 {
+        self.device.id()
     }
 
     /// Records a launch.
@@ -94,7 +98,8 @@ impl Capture {
         CAPTURES.set(CAPTURES.get() - 1);
         let _entered = self.device.enter_to_drop()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the capture was begun on this stream and this thread (`Capture` is not `Send`), and is ended once.
+        // SAFETY: the capture was begun on this stream and this thread (`this_thread` keeps `Capture` from being `Send`),
+        // and is ended once.
         let status = unsafe { sys::cuStreamEndCapture(self.stream.0, &mut raw) };
         let graph = (!raw.is_null()).then(|| Graph { raw, device: self.device.clone() });
         status.check("cuStreamEndCapture", || {
@@ -154,6 +159,11 @@ impl ExecutableGraph {
         Ok(executable)
     }
 
+    /// The device that the graph was composed on.
+    pub(crate) fn device_id(&self) -> u64 {
+        self.device.id()
+    }
+
     /// Launches the graph: one call of the driver.
     #[track_caller]
     pub(crate) fn launch(&self, stream: &CudaStream) -> Result<(), DeviceError> {
@@ -161,7 +171,9 @@ impl ExecutableGraph {
         // SAFETY: graph and stream are alive and of one context; memory and modules that the graph reaches are kept by
         // its owner and freed only after all streams were waited for.
         let status = unsafe { sys::cuGraphLaunch(self.exec, stream.handle().0) };
-        status.check("cuGraphLaunch", || "launching the step graph".into())
+        status.check("cuGraphLaunch", || "launching the step graph".into())?;
+        stream.last().set_graph(self.children.len());
+        Ok(())
     }
 
     /// For each child the module that it was captured with, and the module of each of its kernel nodes, as the driver

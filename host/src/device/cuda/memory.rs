@@ -37,7 +37,7 @@ impl CudaDevice {
         let status = unsafe { sys::cuMemAlloc_v2(&mut address, bytes.max(1)) };
         self.check_allocation(status, "cuMemAlloc_v2", bytes)?;
         let owner = Allocation { address, device: self.clone() };
-        Ok(Arc::new(DeviceMemory::new(address, bytes, None, Box::new(owner))))
+        Ok(Arc::new(DeviceMemory::new(self.id, address, bytes, None, Box::new(owner))))
     }
 
     /// Zeroed pinned memory of `bytes`, mapped into the device: its host address, and the memory as kernels see it.
@@ -60,7 +60,7 @@ impl CudaDevice {
         // SAFETY: the pointer is valid for writing, and `host` was allocated as mapped memory.
         let status = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, host.as_ptr(), 0) };
         status.check("cuMemHostGetDevicePointer_v2", || format!("mapping {bytes} pinned bytes into the device"))?;
-        Ok((host, Arc::new(DeviceMemory::new(address, bytes, None, Box::new(owner)))))
+        Ok((host, Arc::new(DeviceMemory::new(self.id, address, bytes, None, Box::new(owner)))))
     }
 
     /// Copies `bytes`, as many as `target` has, into it, after everything launched before.

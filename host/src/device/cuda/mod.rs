@@ -12,7 +12,7 @@ mod sys;
 
 use std::cell::Cell;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_driver::ledger;
@@ -23,6 +23,7 @@ use cust::sys::CUstream;
 
 pub(crate) use graph::{Capture, CapturedGraph, ExecutableGraph};
 pub(crate) use module::CudaModule;
+use stream::ListedStream;
 pub(crate) use stream::{CudaEvent, CudaStream};
 
 use super::DeviceInfo;
@@ -39,7 +40,7 @@ pub(crate) struct CudaDevice {
     /// Carries uploads, downloads and fills.
     transfer: StreamHandle,
     /// The streams that launches may be running in.
-    streams: Mutex<Vec<StreamHandle>>,
+    streams: Mutex<Vec<ListedStream>>,
     /// What failed while dropping, for the next call to report.
     failures: Mutex<Vec<DeviceError>>,
     has_failures: AtomicBool,
@@ -70,7 +71,6 @@ struct Entered {
 impl CudaDevice {
     /// Opens the GPU `index` among those that `CUDA_VISIBLE_DEVICES` leaves visible.
     pub(crate) fn open(index: u32) -> Result<Arc<Self>, DeviceError> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let driver = cuda_driver::load()?;
         // SAFETY: no precondition.
         let status = unsafe { sys::cuInit(0) };
@@ -97,7 +97,7 @@ impl CudaDevice {
             n_multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?.unsigned_abs(),
             memory_bytes: named("cuDeviceTotalMem_v2", device.total_memory())?,
         };
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let id = super::next_id();
         CURRENT.set(id); // `Context::new` made the context current
         let transfer = stream::create()?;
         Ok(Arc::new(Self {
@@ -110,6 +110,11 @@ impl CudaDevice {
             failures: Mutex::default(),
             has_failures: AtomicBool::new(false),
         }))
+    }
+
+    /// Tells this opening from all others, on either backend.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn info(&self) -> &DeviceInfo {
@@ -146,7 +151,9 @@ impl CudaDevice {
             return Ok(());
         }
         let mut failures = lock(&self.failures);
-        let first = failures.drain(..).next();
+        let mut failed = failures.drain(..);
+        let first = failed.next();
+        failed.for_each(|error| tracing::warn!("besides the error returned, an earlier operation failed: {error}"));
         self.has_failures.store(false, Ordering::Relaxed);
         first.map_or(Ok(()), |error| Err(DeviceError::Earlier(Box::new(error))))
     }
@@ -165,7 +172,13 @@ impl CudaDevice {
 
     /// Waits until everything that was launched has run.
     fn wait_for_launches(&self) -> Result<(), DeviceError> {
-        lock(&self.streams).iter().try_for_each(|stream| stream.synchronize(|| "waiting for earlier launches".into()))
+        let streams = lock(&self.streams);
+        // A fault shows at the first wait, whichever stream it happened in.
+        let culprits = || streams.iter().map(|stream| stream.last.to_string()).collect::<Vec<_>>().join("; ");
+        streams.iter().try_for_each(|stream| {
+            let purpose = || format!("waiting for earlier launches, the last of each stream being: {}", culprits());
+            stream.handle.synchronize(purpose)
+        })
     }
 }
 

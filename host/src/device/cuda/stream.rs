@@ -1,5 +1,7 @@
 //! Streams and events.
 
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +17,23 @@ use crate::error::{DeviceError, ShapeText};
 pub(crate) struct CudaStream {
     handle: StreamHandle,
     device: Arc<CudaDevice>,
-    /// Kernel faults show when the stream is waited for; this is the likeliest culprit then.
-    last: Mutex<Option<(&'static str, LaunchShape)>>,
+    last: Arc<LastLaunch>,
+}
+
+/// What was launched last into a stream. Kernel faults show when something waits for the stream; this is the likeliest
+/// culprit then.
+#[derive(Default)]
+pub(super) struct LastLaunch {
+    kernel: Mutex<Option<(&'static str, LaunchShape)>>,
+    /// Children of the graph that was launched after `kernel`; 0 if there was none. Apart from `kernel`, so that a replay
+    /// takes no lock.
+    graph_children: AtomicUsize,
+}
+
+/// A stream that launches may be running in.
+pub(super) struct ListedStream {
+    pub(super) handle: StreamHandle,
+    pub(super) last: Arc<LastLaunch>,
 }
 
 /// A timed point in a stream.
@@ -51,33 +68,50 @@ impl StreamHandle {
     }
 }
 
+impl LastLaunch {
+    fn set_kernel(&self, kernel: &'static str, shape: LaunchShape) {
+        *lock(&self.kernel) = Some((kernel, shape));
+        self.graph_children.store(0, Ordering::Relaxed);
+    }
+
+    /// A graph of so many children; lock-free.
+    pub(super) fn set_graph(&self, n_children: usize) {
+        self.graph_children.store(n_children, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for LastLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.graph_children.load(Ordering::Relaxed), *lock(&self.kernel)) {
+            (0, None) => f.write_str("nothing"),
+            (0, Some((kernel, shape))) => write!(f, "kernel `{kernel}` with {}", ShapeText(&shape)),
+            (n_children, _) => write!(f, "a graph of {n_children} children"),
+        }
+    }
+}
+
 impl CudaStream {
     #[track_caller]
     pub(crate) fn new(device: Arc<CudaDevice>) -> Result<Self, DeviceError> {
         let _entered = device.enter()?;
         let handle = create()?;
-        lock(&device.streams).push(handle);
-        Ok(Self { handle, device: device.clone(), last: Mutex::new(None) })
+        let last = Arc::<LastLaunch>::default();
+        lock(&device.streams).push(ListedStream { handle, last: last.clone() });
+        Ok(Self { handle, device: device.clone(), last })
     }
 
     #[track_caller]
     pub(crate) fn launch(&self, module: &CudaModule, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
         let _entered = self.device.enter()?;
         module.launch(self.handle, shape, launch)?;
-        *lock(&self.last) = Some((launch.info().name, shape));
+        self.last.set_kernel(launch.info().name, shape);
         Ok(())
     }
 
     #[track_caller]
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.device.enter()?;
-        let last = *lock(&self.last);
-        self.handle.synchronize(|| match last {
-            Some((kernel, shape)) => {
-                format!("waiting for a stream whose last launch was kernel `{kernel}` with {}", ShapeText(&shape))
-            }
-            None => "waiting for a stream".into(),
-        })
+        self.handle.synchronize(|| format!("waiting for a stream whose last launch was {}", self.last))
     }
 
     #[track_caller]
@@ -92,6 +126,15 @@ impl CudaStream {
         let status = unsafe { sys::cuEventRecord(raw, self.handle.0) };
         status.check("cuEventRecord", || "recording an event".into())?;
         Ok(event)
+    }
+
+    /// The device that the stream is of.
+    pub(crate) fn device_id(&self) -> u64 {
+        self.device.id()
+    }
+
+    pub(super) fn last(&self) -> &LastLaunch {
+        &self.last
     }
 
     pub(super) fn handle(&self) -> StreamHandle {
@@ -118,8 +161,9 @@ impl Drop for CudaStream {
         self.device.drop_with(|| {
             // Once the stream is off the list nobody waits for its launches any more, so they must be over; and whoever
             // waits for the streams on the list must not meet a destroyed one.
-            let finished = self.handle.synchronize(|| "waiting for a stream before destroying it".into());
-            lock(&self.device.streams).retain(|stream| *stream != self.handle);
+            let finished =
+                self.handle.synchronize(|| format!("destroying a stream whose last launch was {}", self.last));
+            lock(&self.device.streams).retain(|stream| stream.handle != self.handle);
             self.handle.destroy().and(finished)
         });
     }

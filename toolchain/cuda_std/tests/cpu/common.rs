@@ -39,7 +39,7 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
     fn with(mut owner: Vec<T>) -> Self {
         let (address, len) = (owner.as_mut_ptr() as u64, owner.len());
         let shadow = Some(Box::new(Shadow::new(len * size_of::<T>())));
-        let memory = Arc::new(DeviceMemory::new(address, len * size_of::<T>(), shadow, Box::new(owner)));
+        let memory = Arc::new(DeviceMemory::new(0, address, len * size_of::<T>(), shadow, Box::new(owner)));
         Self { memory, len, element: std::marker::PhantomData }
     }
 
@@ -56,11 +56,13 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
     }
 
     pub fn slice(&self, part: Range<usize>) -> DeviceSlice<'_, T> {
-        DeviceSlice::new(self.range(part))
+        // SAFETY: the tests' elements are numbers and arrays of them, of which any bytes are values.
+        unsafe { DeviceSlice::new(self.range(part)) }
     }
 
     pub fn slice_mut(&self, part: Range<usize>) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut::new(self.range(part))
+        // SAFETY: the tests' elements are numbers and arrays of them, of which any bytes are values.
+        unsafe { DeviceSliceMut::new(self.range(part)) }
     }
 
     /// The same memory as other elements.
