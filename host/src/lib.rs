@@ -8,4 +8,5 @@ pub mod error;
 pub mod eval;
 pub mod graph;
 pub mod images;
+mod panics;
 pub mod step;

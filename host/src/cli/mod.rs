@@ -148,6 +148,9 @@ fn start_log(verbose: u8) {
 
 /// Any panic here is a bug of ours: everything that can go wrong in the world is an `Err`.
 fn report_bug(info: &PanicHookInfo<'_>) {
+    if crate::panics::is_quiet() {
+        return;
+    }
     let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -90,7 +90,12 @@ impl<R: Read> Records<R> {
 
     fn step(&mut self) -> Result<Step, DataError> {
         loop {
-            match self.fsm.process() {
+            // The decoder asserts that a record is as long as its kind; one that claims to be shorter is damage, not a bug.
+            let fsm = &mut self.fsm;
+            let Ok(processed) = crate::panics::quietly(|| fsm.process()) else {
+                return Err(self.damaged("damaged: its length is not that of its kind".into()));
+            };
+            match processed {
                 ProcessResult::Metadata(metadata) => return Ok(Step::Metadata(Box::new(metadata))),
                 ProcessResult::Record(()) => {
                     // Its first byte is its length in words of four bytes. Every record is a whole number of eight-byte
