@@ -1,6 +1,6 @@
 //! The two attentions, after TLOB (Berti and Kasneci 2025, arXiv:2502.15757): over bars, then over channels.
 //!
-//! X = x W_e^T + b_e + positions [T, 64]; X = RMSNorm(X + MHA(X)) over bars; Y = X^T [64, T]; Y = RMSNorm(Y + MHA(Y)); output
+//! X = x W_e^T + b_e + positions `[T, 64]`; X = RMSNorm(X + MHA(X)) over bars; Y = X^T `[64, T]`; Y = RMSNorm(Y + MHA(Y)); output
 //! is the mean of Y over bars. MHA (Vaswani et al. 2017, section 3.2.2) has 4 heads, scale 1/sqrt(head width), no biases and
 //! no mask.
 //! Differs from the paper on purpose: RMSNorm, no MLP, one pair of blocks.
@@ -45,7 +45,7 @@ struct BlockPass {
 pub struct AttentionPass {
     bars: Matrix,
     blocks: Vec<(BlockPass, BlockPass)>,
-    /// Output [B, 64].
+    /// Output `[B, 64]`.
     pub output: Matrix,
 }
 
@@ -55,7 +55,7 @@ pub fn position(bar: usize, column: usize, width: usize) -> f64 {
     if column.is_multiple_of(2) { angle.sin() } else { angle.cos() }
 }
 
-/// Runs both attentions. `bars` [B T, F], oldest bar of a row first.
+/// Runs both attentions. `bars` `[B T, F]`, oldest bar of a row first.
 pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, bars: &Matrix) -> AttentionPass {
     let n_batch = bars.n_rows / s.window;
     let mut embedded = precision.linear(bars, &p.matrix("attention.embed.weight"));
@@ -81,7 +81,7 @@ pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, bars: &Matrix) -> A
     AttentionPass { bars: bars.clone(), blocks, output }
 }
 
-/// RMSNorm(X + MHA(X)) over the rows of X [tokens, width].
+/// RMSNorm(X + MHA(X)) over the rows of X `[tokens, width]`.
 fn block_forward(precision: Precision, w: &Weights, gain: &[f64], n_heads: usize, x: Matrix) -> BlockPass {
     let (q, k, v) = (precision.linear(&x, &w.wq), precision.linear(&x, &w.wk), precision.linear(&x, &w.wv));
     let width = x.n_cols / n_heads;
@@ -144,7 +144,7 @@ fn block_backward(
     BlockGradients { dx, dgain, dw: Weights { wq: into(&dq), wk: into(&dk), wv: into(&dv), wo: dwo } }
 }
 
-/// Adds the gradients of the attention's parameters to `grads`, given the gradient [B, 64] of its output.
+/// Adds the gradients of the attention's parameters to `grads`, given the gradient `[B, 64]` of its output.
 pub fn backward(
     s: &Sizes,
     precision: Precision,

@@ -50,15 +50,15 @@ fn head_backward(
 #[derive(Clone, Debug)]
 pub struct BranchesPass {
     h: Matrix,
-    /// Gates of each branch [B, groups]; empty with variable selection off.
+    /// Gates of each branch `[B, groups]`; empty with variable selection off.
     pub gates: Vec<Matrix>,
     value: HeadPass,
     advantages: Vec<HeadPass>,
-    /// Logits of each branch [B, n_b K], atom k of action a at a K + k.
+    /// Logits of each branch `[B, n_b K]`, atom k of action a at a K + k.
     pub logits: Vec<Matrix>,
 }
 
-/// Runs the branches on h [B, H].
+/// Runs the branches on h `[B, H]`.
 pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, h: &Matrix, selection: bool) -> BranchesPass {
     let value = head_forward(precision, p, "value", h);
     let mut gates = Vec::new();
@@ -92,7 +92,7 @@ fn group_factor(s: &Sizes, gate: &Matrix, i: usize, j: usize) -> f64 {
     s.groups as f64 * gate[(i, j * s.groups / s.hidden)]
 }
 
-/// V_b + A_{b,a} - mean_a A_{b,a}. Shapes: value [B, 4K], V_b at bK + k; advantage [B, n_b K].
+/// V_b + A_{b,a} - mean_a A_{b,a}. Shapes: value `[B, 4K]`, V_b at bK + k; advantage `[B, n_b K]`.
 fn dueling(s: &Sizes, b: usize, value: &Matrix, advantage: &Matrix) -> Matrix {
     let (k, n) = (s.atoms, BRANCH_SIZES[b]);
     Matrix::from_fn(value.n_rows, n * k, |i, j| {

@@ -7,16 +7,16 @@ use crate::matrix::{Matrix, dot};
 /// Distributions of all branches for a batch.
 #[derive(Clone, Debug)]
 pub struct Distributions {
-    /// ln p of each branch [B, n_b K].
+    /// ln p of each branch `[B, n_b K]`.
     pub log_p: Vec<Matrix>,
-    /// p of each branch [B, n_b K].
+    /// p of each branch `[B, n_b K]`.
     pub p: Vec<Matrix>,
-    /// Q = sum_k p_k z_k of each branch [B, n_b].
+    /// Q = sum_k p_k z_k of each branch `[B, n_b]`.
     pub q: Vec<Matrix>,
 }
 
 impl Distributions {
-    /// From the logits of each branch [B, n_b K] and its atoms.
+    /// From the logits of each branch `[B, n_b K]` and its atoms.
     pub fn new(logits: &[Matrix], atoms: &[Vec<f64>]) -> Self {
         let mut all = Self { log_p: Vec::new(), p: Vec::new(), q: Vec::new() };
         for b in 0..N_BRANCHES {
@@ -83,7 +83,7 @@ pub fn neighbours(z: &[f64], value: f64) -> (usize, f64, f64) {
 
 /// Distribution of reward + discount Z on the atoms (equation 7, for atoms of any spacing).
 ///
-/// p over `z`, [K]; `discount` is gamma^n, 0 after a terminal step. Returns [K].
+/// p over `z`, `[K]`; `discount` is gamma^n, 0 after a terminal step. Returns `[K]`.
 pub fn project(p: &[f64], reward: f64, discount: f64, z: &[f64]) -> Vec<f64> {
     let mut projected = vec![0.0; z.len()];
     for (mass, atom) in p.iter().zip(z) {
@@ -109,15 +109,15 @@ pub fn kl(target: &[f64], log_p: &[f64]) -> f64 {
 /// Losses of a batch against its targets.
 #[derive(Clone, Debug)]
 pub struct Losses {
-    /// CE_i = 1/4 sum_b cross-entropy [B].
+    /// CE_i = 1/4 sum_b cross-entropy `[B]`.
     pub cross_entropy: Vec<f64>,
-    /// 1/4 sum_b KL(target_b || p_b) [B]: the TD error.
+    /// 1/4 sum_b KL(target_b || p_b) `[B]`: the TD error.
     pub td: Vec<f64>,
     /// (1/4 sum_b (E target_b - Q_b))^2, mean over the batch.
     pub mse: f64,
 }
 
-/// Losses of the actions taken. `targets` of each branch [B, K].
+/// Losses of the actions taken. `targets` of each branch `[B, K]`.
 pub fn losses(d: &Distributions, actions: &[[usize; N_BRANCHES]], targets: &[Matrix], atoms: &[Vec<f64>]) -> Losses {
     let branch_mean = |f: &dyn Fn(usize) -> f64| (0..N_BRANCHES).map(f).sum::<f64>() / N_BRANCHES as f64;
     let rows = 0..actions.len();

@@ -38,7 +38,7 @@ pub fn difference(before: &Distributions, after: &Distributions) -> f64 {
     sum / (n_rows * N_BRANCHES) as f64
 }
 
-/// Sensitivity of each feature [F]. `context` carries keep probabilities, not masks.
+/// Sensitivity of each feature `[F]`. `context` carries keep probabilities, not masks.
 pub fn sensitivities(
     config: &Config,
     p: &Tensors,

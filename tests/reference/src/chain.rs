@@ -100,7 +100,7 @@ impl Chain {
         std::array::from_fn(|s| v[s])
     }
 
-    /// Expected discounted reward of n steps from each (state, action), and where they end [states * actions, states].
+    /// Expected discounted reward of n steps from each (state, action), and where they end `[states * actions, states]`.
     fn n_step(&self, n: u32) -> (Vec<f64>, Matrix) {
         let mut rewards = Vec::new();
         let mut reach = Matrix::zeros(N_STATES * N_DIRECTIONS, N_STATES);

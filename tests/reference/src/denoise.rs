@@ -5,7 +5,7 @@ use crate::layout::Tensors;
 use crate::matrix::Matrix;
 use crate::precision::Precision;
 
-/// Bottleneck [B, 32] of features x [B, F].
+/// Bottleneck `[B, 32]` of features x `[B, F]`.
 pub fn encode(precision: Precision, p: &Tensors, x: &Matrix) -> Matrix {
     encoder_pre(precision, p, x).map(silu)
 }
@@ -17,7 +17,7 @@ fn encoder_pre(precision: Precision, p: &Tensors, x: &Matrix) -> Matrix {
 }
 
 /// Mean squared error, over rows and features, of the decoded noisy features against the clean ones; gradients of both layers are
-/// added to `grads`. `noisy` and `clean` [B, F].
+/// added to `grads`. `noisy` and `clean` `[B, F]`.
 pub fn loss(precision: Precision, p: &Tensors, noisy: &Matrix, clean: &Matrix, grads: &mut Tensors) -> f64 {
     let pre = encoder_pre(precision, p, noisy);
     let code = pre.map(silu);

@@ -10,7 +10,7 @@ pub fn discount(gamma: f64, n_steps: u32, done: bool) -> f64 {
     if done { 0.0 } else { power(gamma, n_steps) }
 }
 
-/// Target distributions of each branch [B, K]: each branch bootstraps its own, at its own greedy action.
+/// Target distributions of each branch `[B, K]`: each branch bootstraps its own, at its own greedy action.
 pub fn targets(
     online_next: &Distributions,
     target_next: &Distributions,

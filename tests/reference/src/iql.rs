@@ -27,11 +27,11 @@ pub struct ValuePass {
     h: Matrix,
     pre: Matrix,
     hidden: Matrix,
-    /// Raw outputs [B].
+    /// Raw outputs `[B]`.
     pub outputs: Vec<f64>,
 }
 
-/// Runs head `name` (`iql_high` or `iql_low`) on h [B, H]. The one-output layer is in f32 in the kernels, so never rounded.
+/// Runs head `name` (`iql_high` or `iql_low`) on h `[B, H]`. The one-output layer is in f32 in the kernels, so never rounded.
 pub fn forward(precision: Precision, p: &Tensors, name: &str, h: &Matrix) -> ValuePass {
     let mut pre = precision.linear(h, &p.matrix(&format!("{name}.hidden.weight")));
     pre.add_to_rows(p.slice(&format!("{name}.hidden.bias")));

@@ -26,16 +26,16 @@ pub struct IqnPass {
     h: Matrix,
     cosines: Matrix,
     phi_pre: Matrix,
-    /// phi of each level [N, H].
+    /// phi of each level `[N, H]`.
     pub phi: Matrix,
     product: Matrix,
     pre: Matrix,
     hidden: Matrix,
-    /// Quantile n of row i at row i N + n, an action a column [B N, 13].
+    /// Quantile n of row i at row i N + n, an action a column `[B N, 13]`.
     pub quantiles: Matrix,
 }
 
-/// Runs the head on h [B, H].
+/// Runs the head on h `[B, H]`.
 pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, h: &Matrix) -> IqnPass {
     let n = s.quantiles;
     let cosines = Matrix::from_fn(n, s.cosines, |k, i| (PI * i as f64 * level(k, n)).cos());
@@ -94,7 +94,7 @@ pub fn loss(pass: &IqnPass, actions: &[[usize; N_BRANCHES]], targets: &[[Vec<f64
     (total, dquantiles)
 }
 
-/// Adds the gradients of the head's parameters to `grads`; returns the gradient of h [B, H].
+/// Adds the gradients of the head's parameters to `grads`; returns the gradient of h `[B, H]`.
 pub fn backward(
     s: &Sizes,
     precision: Precision,

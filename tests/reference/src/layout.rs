@@ -2,21 +2,21 @@
 //!
 //! The flat vector holds the groups one after another, so that what a part of the step works on is one range:
 //! AdamW and the gradient norm on `Theta`, the target's EMA on `Theta`, `Attention`, `Iqn`, each head's Adam on its own.
-//! Every tensor begins at a multiple of 64 elements; the gaps are zero. A matrix is [outputs, inputs], row-major.
+//! Every tensor begins at a multiple of 64 elements; the gaps are zero. A matrix is `[outputs, inputs]`, row-major.
 //! Tensor i draws its initial values from stream 1000 + i. H = hidden, M = branch_hidden, K = atoms, T = window.
 //!
 //! | group | tensors in order (shape) |
 //! |---|---|
-//! | `Theta`, temporal | `temporal.embed.weight` [64, 24], `temporal.embed.bias` [64], `temporal.in_proj.weight` [292, 64] (rows z 128, x 128, B 16, C 16, dt 4), `temporal.conv.weight` [160, 4], `temporal.conv.bias` [160], `temporal.dt_bias` [4], `temporal.a_log` [4], `temporal.d` [4], `temporal.norm.gain` [128], `temporal.out_proj.weight` [64, 128] |
-//! | `Theta`, trunk | `trunk.in.weight` [H, 200], `trunk.in.bias` [H], `trunk.in.gain` [H]; of block l = 0, 1: `trunk.block{l}.gain` [H], `trunk.block{l}.w1` [H, H], `trunk.block{l}.b1` [H], `trunk.block{l}.w2` [H, H], `trunk.block{l}.b2` [H] |
-//! | `Theta`, FiLM | `film.weight` [2H, 12] (rows g, then s) |
-//! | `Theta`, branches | b = direction, size, order, hold: `branch.gate.{b}.weight` [8, H]; `branch.value.hidden.weight` [M, H], `branch.{b}.hidden.weight` [M, H]; `branch.value.hidden.bias` [M], `branch.{b}.hidden.bias` [M]; `branch.value.out.weight` [4K, M], `branch.{b}.out.weight` [n_b K, M]; `branch.value.out.bias` [4K], `branch.{b}.out.bias` [n_b K] |
-//! | `Attention` | `attention.embed.weight` [64, 24], `attention.embed.bias` [64], `attention.bars.{wq, wk, wv, wo}` [64, 64], `attention.bars.gain` [64], `attention.channels.{wq, wk, wv, wo}` [T, T], `attention.channels.gain` [T] |
-//! | `Iqn` | `iqn.phi.weight` [H, 64], `iqn.phi.bias` [H], `iqn.hidden.weight` [M, H], `iqn.hidden.bias` [M], `iqn.out.weight` [13, M], `iqn.out.bias` [13] |
-//! | `IqlHigh` | `iql_high.hidden.weight` [128, H], `iql_high.hidden.bias` [128], `iql_high.out.weight` [1, 128], `iql_high.out.bias` [1] |
+//! | `Theta`, temporal | `temporal.embed.weight` `[64, 24]`, `temporal.embed.bias` `[64]`, `temporal.in_proj.weight` `[292, 64]` (rows z 128, x 128, B 16, C 16, dt 4), `temporal.conv.weight` `[160, 4]`, `temporal.conv.bias` `[160]`, `temporal.dt_bias` `[4]`, `temporal.a_log` `[4]`, `temporal.d` `[4]`, `temporal.norm.gain` `[128]`, `temporal.out_proj.weight` `[64, 128]` |
+//! | `Theta`, trunk | `trunk.in.weight` `[H, 200]`, `trunk.in.bias` `[H]`, `trunk.in.gain` `[H]`; of block l = 0, 1: `trunk.block{l}.gain` `[H]`, `trunk.block{l}.w1` `[H, H]`, `trunk.block{l}.b1` `[H]`, `trunk.block{l}.w2` `[H, H]`, `trunk.block{l}.b2` `[H]` |
+//! | `Theta`, FiLM | `film.weight` `[2H, 12]` (rows g, then s) |
+//! | `Theta`, branches | b = direction, size, order, hold: `branch.gate.{b}.weight` `[8, H]`; `branch.value.hidden.weight` `[M, H]`, `branch.{b}.hidden.weight` `[M, H]`; `branch.value.hidden.bias` `[M]`, `branch.{b}.hidden.bias` `[M]`; `branch.value.out.weight` `[4K, M]`, `branch.{b}.out.weight` `[n_b K, M]`; `branch.value.out.bias` `[4K]`, `branch.{b}.out.bias` `[n_b K]` |
+//! | `Attention` | `attention.embed.weight` `[64, 24]`, `attention.embed.bias` `[64]`, `attention.bars.{wq, wk, wv, wo}` `[64, 64]`, `attention.bars.gain` `[64]`, `attention.channels.{wq, wk, wv, wo}` `[T, T]`, `attention.channels.gain` `[T]` |
+//! | `Iqn` | `iqn.phi.weight` `[H, 64]`, `iqn.phi.bias` `[H]`, `iqn.hidden.weight` `[M, H]`, `iqn.hidden.bias` `[M]`, `iqn.out.weight` `[13, M]`, `iqn.out.bias` `[13]` |
+//! | `IqlHigh` | `iql_high.hidden.weight` `[128, H]`, `iql_high.hidden.bias` `[128]`, `iql_high.out.weight` `[1, 128]`, `iql_high.out.bias` `[1]` |
 //! | `IqlLow` | the same as `iql_low` |
-//! | `Selectivity` | `select.weight` [1, H], `select.bias` [1] |
-//! | `Denoise` | `denoise.encoder.weight` [32, 24], `denoise.encoder.bias` [32], `denoise.decoder.weight` [24, 32], `denoise.decoder.bias` [24] |
+//! | `Selectivity` | `select.weight` `[1, H]`, `select.bias` `[1]` |
+//! | `Denoise` | `denoise.encoder.weight` `[32, 24]`, `denoise.encoder.bias` `[32]`, `denoise.decoder.weight` `[24, 32]`, `denoise.decoder.bias` `[24]` |
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -12,7 +12,7 @@ use crate::{attention, temporal};
 /// A pass through the network.
 #[derive(Clone, Debug)]
 pub struct NetworkPass {
-    /// Trunk's input [B, 200].
+    /// Trunk's input `[B, 200]`.
     pub u: Matrix,
     /// Temporal block, unless off.
     pub temporal: Option<temporal::TemporalPass>,
@@ -26,14 +26,14 @@ pub struct NetworkPass {
     pub distributions: Distributions,
 }
 
-/// Bars of all rows [B T, F], from states [B, state_dim or wider]: oldest bar first.
+/// Bars of all rows `[B T, F]`, from states `[B, state_dim or wider]`: oldest bar first.
 pub fn bars_of(s: &Sizes, states: &Matrix) -> Matrix {
     Matrix::from_fn(states.n_rows * s.window, s.features, |row, f| {
         states[(row / s.window, row % s.window * s.features + f)]
     })
 }
 
-/// Features of the last bar [B, F].
+/// Features of the last bar `[B, F]`.
 pub fn last_bar_of(s: &Sizes, states: &Matrix) -> Matrix {
     states.columns((s.window - 1) * s.features..s.window * s.features)
 }

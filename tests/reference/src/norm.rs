@@ -9,7 +9,7 @@ fn inverse_rms(x: &[f64]) -> f64 {
     1.0 / (dot(x, x) / x.len() as f64 + RMS_EPSILON).sqrt()
 }
 
-/// Normalises each row. Shapes: x [n, d], gain [d] -> [n, d].
+/// Normalises each row. Shapes: x `[n, d]`, gain `[d]` -> `[n, d]`.
 pub fn rms_norm(x: &Matrix, gain: &[f64]) -> Matrix {
     let mut y = x.clone();
     for i in 0..x.n_rows {

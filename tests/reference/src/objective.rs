@@ -11,13 +11,13 @@ use crate::{cql, iqn};
 /// All that J depends on beside theta and the attention; constant in its gradient.
 #[derive(Clone, Debug)]
 pub struct Constants<'a> {
-    /// s [B, state_dim or wider].
+    /// s `[B, state_dim or wider]`.
     pub states: &'a Matrix,
     /// Actions taken.
     pub actions: &'a [[usize; N_BRANCHES]],
-    /// Importance weights w [B].
+    /// Importance weights w `[B]`.
     pub weights: &'a [f64],
-    /// Target distributions of each branch [B, K].
+    /// Target distributions of each branch `[B, K]`.
     pub targets: &'a [Matrix],
     /// Target quantiles, `[row][branch][N']`; `None` with IQN off.
     pub quantile_targets: Option<&'a [[Vec<f64>; N_BRANCHES]]>,
@@ -72,9 +72,9 @@ pub fn objective(config: &Config, p: &Tensors, c: &Constants) -> Objective {
 pub struct Gradients {
     /// dJ/dtheta and dJ/dattention; and, in the range of IQN's head, the gradient of that head's own L_iqn.
     pub params: Tensors,
-    /// dJ/dlogits of each branch [B, n_b K].
+    /// dJ/dlogits of each branch `[B, n_b K]`.
     pub dlogits: Vec<Matrix>,
-    /// What IQN adds to dJ/dh [B, H], unless off.
+    /// What IQN adds to dJ/dh `[B, H]`, unless off.
     pub dh_iqn: Option<Matrix>,
 }
 

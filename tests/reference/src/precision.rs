@@ -39,7 +39,7 @@ impl Precision {
         m.map(|x| self.operand(x))
     }
 
-    /// y = x W^T: x [n, in], W [out, in] -> y [n, out].
+    /// y = x W^T: x `[n, in]`, W `[out, in]` -> y `[n, out]`.
     pub fn linear(self, x: &Matrix, w: &Matrix) -> Matrix {
         let (x, w) = (self.operands(x), self.operands(w));
         assert_eq!(x.n_cols, w.n_cols, "inner dimensions of x W^T");

@@ -57,7 +57,7 @@ pub fn modulated_td(td: f64, q: f64, v_high: f64, popart_std: f64, beta_adv: f64
     td * (beta_adv * advantage).clamp(-MODULATION_BOUND, MODULATION_BOUND).exp()
 }
 
-/// Rows gathered from `source` [N, d] into rows of `stride`, the rest zero.
+/// Rows gathered from `source` `[N, d]` into rows of `stride`, the rest zero.
 pub fn gather_rows_padded(source: &Matrix, indices: &[usize], stride: usize) -> Matrix {
     Matrix::from_fn(indices.len(), stride, |i, j| if j < source.n_cols { source[(indices[i], j)] } else { 0.0 })
 }

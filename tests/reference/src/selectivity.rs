@@ -8,7 +8,7 @@ use crate::matrix::{Matrix, dot};
 /// The loss of a batch.
 #[derive(Clone, Debug)]
 pub struct SelectivityLoss {
-    /// P(trade) of every row [B].
+    /// P(trade) of every row `[B]`.
     pub p_trade: Vec<f64>,
     /// Mean over the rows that count; 0 if none.
     pub loss: f64,
@@ -26,7 +26,7 @@ pub fn market_part(reward: f64, reward_scale: f64, her_weight: f64, goal: f64, a
     reward / reward_scale + her_weight * (goal - achieved).abs()
 }
 
-/// Loss on h [B, H] and the gradients of the head, added to `grads`. `labels[i]` is `None` for a row that does not count. In f32
+/// Loss on h `[B, H]` and the gradients of the head, added to `grads`. `labels[i]` is `None` for a row that does not count. In f32
 /// in the kernels, so never rounded.
 pub fn loss(p: &Tensors, h: &Matrix, labels: &[Option<bool>], grads: &mut Tensors) -> SelectivityLoss {
     let (w, bias) = (p.slice("select.weight"), p.slice("select.bias")[0]);

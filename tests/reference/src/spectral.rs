@@ -26,7 +26,7 @@ fn normalised(x: Vec<f64>) -> Vec<f64> {
     x.into_iter().map(|x| x / length).collect()
 }
 
-/// One iteration from u [rows of W].
+/// One iteration from u `[rows of W]`.
 pub fn power_iteration(w: &Matrix, u: &[f64]) -> PowerIteration {
     let v = normalised((0..w.n_cols).map(|j| (0..w.n_rows).map(|i| w[(i, j)] * u[i]).sum()).collect());
     let wv: Vec<f64> = (0..w.n_rows).map(|i| dot(w.row(i), &v)).collect();

@@ -145,9 +145,9 @@ pub struct NextState {
     pub online: NetworkPass,
     /// Target pass on s'.
     pub target: NetworkPass,
-    /// gamma^n (1 - done) [B].
+    /// gamma^n (1 - done) `[B]`.
     pub discounts: Vec<f64>,
-    /// Target distributions of each branch [B, K].
+    /// Target distributions of each branch `[B, K]`.
     pub targets: Vec<Matrix>,
     /// Target quantiles, unless IQN is off.
     pub quantile_targets: Option<Vec<[Vec<f64>; N_BRANCHES]>>,

@@ -21,11 +21,11 @@ pub struct TemporalPass {
     conv: Matrix,
     activated: Matrix,
     steps: Vec<ScanStep>,
-    /// y of the last bar [B, 128], D x included.
+    /// y of the last bar `[B, 128]`, D x included.
     pub scanned: Matrix,
     gated: Matrix,
     normed: Matrix,
-    /// Output [B, 64].
+    /// Output `[B, 64]`.
     pub output: Matrix,
 }
 
@@ -34,7 +34,7 @@ pub struct TemporalPass {
 struct ScanStep {
     dt: f64,
     decay: f64,
-    /// State before the bar [head width, state].
+    /// State before the bar `[head width, state]`.
     before: Matrix,
 }
 
@@ -48,7 +48,7 @@ fn columns(s: &Sizes) -> Columns {
     Columns { conv: s.scan_inner(), dt: s.scan_inner() + s.conv_channels() }
 }
 
-/// Runs the block. `bars` [B T, F], oldest bar of a row first.
+/// Runs the block. `bars` `[B T, F]`, oldest bar of a row first.
 pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, bars: &Matrix) -> TemporalPass {
     let (n_batch, last) = (bars.n_rows / s.window, s.window - 1);
     let mut embedded = precision.linear(bars, &p.matrix("temporal.embed.weight"));
@@ -82,7 +82,7 @@ pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, bars: &Matrix) -> T
     TemporalPass { bars: bars.clone(), embedded, projected, conv, activated, steps, scanned, gated, normed, output }
 }
 
-/// conv_t[c] = bias[c] + sum_j w[c, j] in_{t-3+j}[c], zeros before the window: the last tap lies on the present bar.
+/// conv_t[c] = bias[c] + sum_j w[c, j] in_{t-3+j}`[c]`, zeros before the window: the last tap lies on the present bar.
 fn convolved(s: &Sizes, p: &Tensors, projected: &Matrix) -> Matrix {
     let (w, bias) = (p.matrix("temporal.conv.weight"), p.slice("temporal.conv.bias"));
     Matrix::from_fn(projected.n_rows, s.conv_channels(), |bar, c| {
@@ -107,7 +107,7 @@ fn scan_inputs<'a>(s: &Sizes, activated: &'a Matrix, bar: usize, head: usize) ->
     (&x[head * s.scan_head_width..(head + 1) * s.scan_head_width], b, c)
 }
 
-/// Adds the gradients of the block's parameters to `grads`, given the gradient [B, 64] of its output.
+/// Adds the gradients of the block's parameters to `grads`, given the gradient `[B, 64]` of its output.
 pub fn backward(
     s: &Sizes,
     precision: Precision,

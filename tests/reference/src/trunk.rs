@@ -51,11 +51,11 @@ pub struct TrunkPass {
     u: Matrix,
     pre: Matrix,
     normed: Matrix,
-    /// SiLU(RMSNorm(W_in u + b)) [B, H], before FiLM.
+    /// SiLU(RMSNorm(W_in u + b)) `[B, H]`, before FiLM.
     pub entry: Matrix,
     gain: Vec<f64>,
     blocks: Vec<BlockPass>,
-    /// h [B, H].
+    /// h `[B, H]`.
     pub output: Matrix,
 }
 
@@ -63,7 +63,7 @@ fn scaled(p: &Tensors, name: &str, scale: f64) -> Matrix {
     p.matrix(name).map(|w| w * scale)
 }
 
-/// Runs the trunk on u [B, 200].
+/// Runs the trunk on u `[B, 200]`.
 pub fn forward(s: &Sizes, precision: Precision, p: &Tensors, u: &Matrix, context: &TrunkContext) -> TrunkPass {
     let mut pre = precision.linear(u, &scaled(p, "trunk.in.weight", context.scales[0]));
     pre.add_to_rows(p.slice("trunk.in.bias"));
@@ -94,7 +94,7 @@ fn film(s: &Sizes, p: &Tensors, context: &TrunkContext) -> (Vec<f64>, Vec<f64>) 
     (both[..s.hidden].to_vec(), both[s.hidden..].to_vec())
 }
 
-/// Adds the gradients of the trunk's parameters to `grads`, given that of h [B, H]; returns the gradient of u [B, 200].
+/// Adds the gradients of the trunk's parameters to `grads`, given that of h `[B, H]`; returns the gradient of u `[B, 200]`.
 pub fn backward(
     s: &Sizes,
     precision: Precision,

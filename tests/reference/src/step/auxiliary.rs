@@ -29,21 +29,21 @@ impl HeadLoss {
 /// Child graphs `aux` and `post_aux`, before anything is written.
 #[derive(Clone, Debug)]
 pub struct Auxiliary {
-    /// q = 1/4 sum_b Q_b(s, a_b) [B].
+    /// q = 1/4 sum_b Q_b(s, a_b) `[B]`.
     pub q: Vec<f64>,
     /// PopArt with this batch.
     pub popart: PopArt,
     /// Parameters with both IQL heads rescaled, what the heads' passes ran on.
     pub rescaled: Tensors,
-    /// V_high [B].
+    /// V_high `[B]`.
     pub v_high: Vec<f64>,
-    /// V_low [B].
+    /// V_low `[B]`.
     pub v_low: Vec<f64>,
     /// Gradients of all heads; zero elsewhere.
     pub grads: Tensors,
     /// Loss and norm of each head that is on.
     pub losses: Vec<(Group, HeadLoss)>,
-    /// P(trade) [B].
+    /// P(trade) `[B]`.
     pub p_trade: Vec<f64>,
     /// Rows that count for selectivity.
     pub labels: Vec<Option<bool>>,

@@ -77,7 +77,7 @@ pub struct Outputs {
     pub heads: Vec<HeadUpdate>,
     /// Sensitivity of each feature, when due.
     pub causal: Option<Vec<f64>>,
-    /// TD errors after modulation [B], before their rounding to bf16.
+    /// TD errors after modulation `[B]`, before their rounding to bf16.
     pub td_modulated: Vec<f64>,
     /// New leaf of each row; `None` keeps the old one.
     pub priorities: Vec<Option<f64>>,
@@ -124,7 +124,7 @@ impl Outputs {
     /// | name | what |
     /// |---|---|
     /// | `u`, `h`, `u_next`, `h_next`, `h_next_target` | trunk's input and output |
-    /// | `logits.B`, `q.B`, `q_next.B`, `target.B` | per branch; logits [B, n, K] |
+    /// | `logits.B`, `q.B`, `q_next.B`, `target.B` | per branch; logits `[B, n, K]` |
     /// | `ce`, `td`, `td_modulated`, `q`, `v_high`, `v_low`, `p_trade` | per row |
     /// | `J`, `weighted_ce`, `cql`, `iqn`, `mse`, `cvar_loss`, `grad_norm`, `clip`, `tau` | scalars |
     /// | `dlogits.B`, `grad.TENSOR` | gradients: of J, of a head's own loss in a head; before masks, vaccine and clip |

@@ -19,9 +19,9 @@ use crate::spectral;
 /// A batch after hindsight relabelling.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// s [B, state_dim or wider].
+    /// s `[B, state_dim or wider]`.
     pub states: Matrix,
-    /// s' [B, state_dim or wider].
+    /// s' `[B, state_dim or wider]`.
     pub next_states: Matrix,
     /// Actions taken.
     pub actions: Vec<[usize; N_BRANCHES]>,
@@ -44,7 +44,7 @@ pub struct Batch {
 pub struct Draws {
     /// One uniform a residual block.
     pub depth_uniforms: Vec<f64>,
-    /// One normal a row and feature [B, F].
+    /// One normal a row and feature `[B, F]`.
     pub denoise_normals: Matrix,
     /// Uniform that chooses the causal shift.
     pub causal_uniform: f64,
