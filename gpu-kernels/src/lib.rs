@@ -5,6 +5,7 @@ pub mod counters;
 pub mod gather;
 pub mod is_weights;
 mod lanes;
+pub mod market;
 mod math;
 pub mod philox;
 pub mod reduce;

@@ -8,5 +8,7 @@ pub mod error;
 pub mod eval;
 pub mod graph;
 pub mod images;
+pub mod market;
 mod panics;
+pub mod replay;
 pub mod step;

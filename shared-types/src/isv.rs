@@ -49,13 +49,13 @@ pub const VACCINE_COS_EMA: usize = 18;
 pub const POPART_MEAN: usize = 19;
 /// PopArt's standard deviation.
 pub const POPART_STD: usize = 20;
-/// Weight in [0, 1] of IQN's loss in the objective.
+/// Weight in `[0, 1]` of IQN's loss in the objective.
 pub const IQN_READINESS: usize = 21;
 /// EMA of the gradient's norm before clipping, for the clip.
 pub const CLIP_EMA: usize = 22;
 /// Atom bounds: v_min of branch b at `ATOM_BOUNDS + 2 b`, v_max one further; to 30.
 pub const ATOM_BOUNDS: usize = 23;
-/// Percentile in [0, 1] of the present volatility.
+/// Percentile in `[0, 1]` of the present volatility.
 pub const REGIME_VOLATILITY: usize = 39;
 /// Mean over deviation of the last 60 bars' returns, clipped to +-1.
 pub const REGIME_TREND: usize = 40;

@@ -6,7 +6,10 @@ use std::assert_eq;
 use std::fmt::Write;
 use std::string::String;
 
-use crate::{Control, Counters, Isv, Readback, Schedule, StepScalars, isv, nan_flags, stream};
+use crate::{
+    BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, Isv, MarketBar,
+    PendingStep, Readback, Schedule, StepScalars, isv, nan_flags, stream,
+};
 
 /// What `assert_layout!` knows of a type.
 pub trait Layout {
@@ -34,6 +37,14 @@ fn the_layouts_are_the_documented_ones() {
     list::<StepScalars>(&mut out);
     list::<Schedule>(&mut out);
     list::<Isv>(&mut out);
+    list::<MarketBar>(&mut out);
+    list::<EnvParams>(&mut out);
+    list::<EnvState>(&mut out);
+    list::<BarRecord>(&mut out);
+    list::<PendingStep>(&mut out);
+    list::<Collector>(&mut out);
+    list::<CollectorSums>(&mut out);
+    list::<FeatureScale>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
 }
 
@@ -53,6 +64,14 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<StepScalars>();
     check::<Schedule>();
     check::<Isv>();
+    check::<MarketBar>();
+    check::<EnvParams>();
+    check::<EnvState>();
+    check::<BarRecord>();
+    check::<PendingStep>();
+    check::<Collector>();
+    check::<CollectorSums>();
+    check::<FeatureScale>();
 }
 
 #[test]

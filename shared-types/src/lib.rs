@@ -8,16 +8,26 @@
 //! | [`Isv`] | 256 | `adam_update`, epoch-boundary kernels, collector | every child graph; host |
 //! | [`StepScalars`] | 32 | `increment_step_counters`, `tau_update` (`health_at_epoch`) | every child graph |
 //! | [`Schedule`] | 32 | host, once, by value | `increment_step_counters` |
+//! | [`MarketBar`] | 32 | `market_bars`, once a fold | environments |
+//! | [`EnvParams`] | 80 | host, once a fold | environments |
+//! | [`EnvState`] | 80 | `environment_step`, `evaluation_step` | the same; `collector_partials`; host |
+//! | [`BarRecord`] | 32 | `evaluation_step`, `baseline_path` | host |
+//! | [`PendingStep`] | 32 | `environment_step` | `insert_transitions` |
+//! | [`Collector`] | 16 | `collector_advance` | collection |
+//! | [`CollectorSums`] | 16 | `collector_partials` | `regime_update`, `kelly_cap_update` |
+//! | [`FeatureScale`] | 16 | `feature_scales`, once a fold | `scale_features`; host |
 #![no_std]
 
 mod control;
 pub mod isv;
+pub mod market;
 pub mod nan_flags;
 mod readback;
 pub mod stream;
 
 pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
 pub use isv::Isv;
+pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, FeatureScale, MarketBar, PendingStep};
 pub use readback::Readback;
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.

@@ -1,0 +1,103 @@
+//! What is fitted to a fold's training part, and the series as the network and the environments see it.
+
+use std::ops::Range;
+
+use gpu_kernels::market::bars::market_bars;
+use gpu_kernels::market::scaling::{
+    LEAST_STD, feature_scales, feature_scales_shape, feature_sums, feature_sums_shape, n_feature_sums, scale_features,
+    scale_features_shape,
+};
+use gpu_kernels::market::terms::bar_shape;
+use shared_types::market::{N_FEATURES, feature};
+use shared_types::{FeatureScale, MarketBar};
+
+use super::rules::Costs;
+use super::series::Series;
+use super::{Runner, Step};
+use crate::device::{Buffer, Device};
+use crate::error::DeviceError;
+
+/// Buffers that keep their addresses from fold to fold, so that captured graphs stay valid.
+pub struct FoldMarket {
+    /// Scaled features, \[n, F\].
+    pub features: Buffer<f32>,
+    /// Bars for the environments, \[n\].
+    pub bars: Buffer<MarketBar>,
+    scales: Buffer<FeatureScale>,
+    sums: Buffer<f64>,
+}
+
+/// What was fitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// Mean and deviation of each feature over the training part.
+    pub scales: Vec<FeatureScale>,
+    /// Standard deviation of its one-bar log returns; at least 1e-8, so that rewards of a price that never moves are 0.
+    pub bar_sigma: f32,
+}
+
+impl FoldMarket {
+    /// Buffers for a series of `n_bars`.
+    pub fn new(device: &Device, n_bars: usize) -> Result<Self, DeviceError> {
+        Ok(Self {
+            features: device.alloc(n_bars * N_FEATURES)?,
+            bars: device.alloc(n_bars)?,
+            scales: device.alloc_zeroed(N_FEATURES)?,
+            sums: device.alloc(n_feature_sums(n_bars))?,
+        })
+    }
+
+    /// Fits scaling, bar sigma and the volatility table to the bars `train`, then fills `features` and `bars` for the whole
+    /// series. Not for the hot path: the table is sorted on the host.
+    ///
+    /// # Panics
+    /// If `train` is empty or passes the series' end.
+    pub fn fit(
+        &self,
+        runner: Runner<'_>,
+        series: &Series,
+        train: &Range<usize>,
+        costs: &Costs,
+    ) -> Result<Fitted, DeviceError> {
+        assert!(!train.is_empty() && train.end <= series.len(), "bars {train:?} of {} to train on", series.len());
+        runner.run(self.scaling(series, train))?;
+
+        let raw = series.raw.slice(train.start * N_FEATURES..train.end * N_FEATURES).read()?;
+        let mut table: Vec<f64> = raw.chunks_exact(N_FEATURES).map(|bar| bar[feature::VOLATILITY_60]).collect();
+        table.sort_by(f64::total_cmp);
+        let table = runner.device.upload(&table)?;
+        let bars = market_bars::launch(
+            series.time_ns.view(),
+            series.open.view(),
+            series.high.view(),
+            series.low.view(),
+            series.close.view(),
+            series.spread.view(),
+            series.log_return.view(),
+            series.raw.view(),
+            table.view(),
+            costs.half_spread(),
+            self.bars.view_mut(),
+        );
+        runner.run([(bar_shape(series.len()), bars)])?;
+        let scales = self.scales.read()?;
+        let bar_sigma = scales[feature::RETURN_1].std.max(LEAST_STD) as f32;
+        Ok(Fitted { scales, bar_sigma })
+    }
+
+    /// The launches that fit scales to `train` and apply them.
+    fn scaling(&self, series: &Series, train: &Range<usize>) -> Vec<Step> {
+        let (first, n) = (train.start as u32, train.len() as u32);
+        let mut steps = Vec::new();
+        for moment in [1, 2] {
+            let (raw, scales, sums) = (series.raw.view(), self.scales.view(), self.sums.view_mut());
+            let sum = feature_sums::launch(raw, scales, sums, first, n, moment);
+            steps.push((feature_sums_shape(train.len()), sum));
+            let scale = feature_scales::launch(self.sums.view(), self.scales.view_mut(), n, moment);
+            steps.push((feature_scales_shape(), scale));
+        }
+        let scale = scale_features::launch(series.raw.view(), self.scales.view(), self.features.view_mut());
+        steps.push((scale_features_shape(series.len()), scale));
+        steps
+    }
+}

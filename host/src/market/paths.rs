@@ -1,0 +1,228 @@
+//! Evaluation paths: the agent's, and the baselines' on the same costs and cap.
+
+use std::ops::Range;
+
+use gpu_kernels::market::account::{self, Recent};
+use gpu_kernels::market::environment::{environment_shape, observe, observe_shape};
+use gpu_kernels::market::evaluation::{BUY_AND_HOLD, FLAT, RANDOM, SCRIPT, baseline_path, evaluation_step};
+use shared_types::market::{N_BRANCHES, N_RECENT, direction};
+use shared_types::{BarRecord, EnvParams, EnvState, Isv, isv};
+
+use super::fold::FoldMarket;
+use super::{Runner, Step};
+use crate::device::{Buffer, Device};
+use crate::error::DeviceError;
+
+/// Goal of an evaluation.
+const GOAL: f32 = 1.0;
+/// Seeds of the random baseline.
+pub const N_RANDOM: usize = 100;
+
+/// What trades without a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// Never.
+    Flat,
+    /// One market entry at full size at the start.
+    BuyAndHold,
+    /// At every bar a direction drawn uniformly, at full size by market order, [`N_RANDOM`] paths.
+    Random,
+}
+
+/// A part cut into paths that trade side by side, each starting flat and closed at its end. Between two bars each path has
+/// seen a bar close and decides next.
+///
+/// A bar of all paths is: [`observe`](Self::observe), the policy writes `actions`, [`step`](Self::step);
+/// [`n_steps`](Self::n_steps) times. Paths that have ended stay as they are.
+pub struct Paths {
+    /// Constants; the fold's, with the part's bars.
+    pub params: Buffer<EnvParams>,
+    /// The bus as evaluation has it: epsilon 0, kelly_cap fixed.
+    pub bus: Buffer<f32>,
+    /// States, \[P\].
+    pub states: Buffer<EnvState>,
+    /// What the agent sees of its accounts, \[P, 16\].
+    pub portfolio: Buffer<f32>,
+    /// Choices, \[P\]; written by the policy.
+    pub actions: Buffer<[u8; N_BRANCHES]>,
+    returns: Buffer<f32>,
+    records: Buffer<BarRecord>,
+    n_steps: usize,
+}
+
+impl Paths {
+    /// One path over the decisions on all bars of `part` but the last, whose close ends it.
+    pub fn continuous(
+        device: &Device,
+        params: &EnvParams,
+        bus: &Isv,
+        part: &Range<usize>,
+    ) -> Result<Self, DeviceError> {
+        Self::new(device, params, bus, vec![part.clone()])
+    }
+
+    /// Paths of episode_len bars side by side, the last one shorter.
+    pub fn segments(device: &Device, params: &EnvParams, bus: &Isv, part: &Range<usize>) -> Result<Self, DeviceError> {
+        let last = part.end - 1;
+        let cut = |start: usize| start..(start + params.episode_len as usize).min(last) + 1;
+        let segments = (part.start..last).step_by(params.episode_len as usize).map(cut).collect();
+        Self::new(device, params, bus, segments)
+    }
+
+    /// `n_paths` continuous paths over the same part.
+    fn copies(
+        device: &Device,
+        params: &EnvParams,
+        bus: &Isv,
+        part: &Range<usize>,
+        n_paths: usize,
+    ) -> Result<Self, DeviceError> {
+        Self::new(device, params, bus, vec![part.clone(); n_paths])
+    }
+
+    /// A path for each range of bars; each records one bar fewer than its range has.
+    fn new(device: &Device, params: &EnvParams, bus: &Isv, ranges: Vec<Range<usize>>) -> Result<Self, DeviceError> {
+        assert!(ranges.iter().all(|bars| bars.len() > 1), "a path has two bars at least");
+        let mut bus = *bus;
+        bus.entries[isv::EPSILON] = 0.0;
+        let mut n_records = 0;
+        let (mut states, mut portfolio) = (Vec::new(), Vec::new());
+        for bars in &ranges {
+            let state = EnvState {
+                bar: bars.start as u32,
+                last_bar: bars.end as u32 - 1,
+                length: params.episode_len,
+                goal: GOAL,
+                last_direction: direction::FLAT as u32,
+                record_idx: n_records,
+                ..EnvState::default()
+            };
+            n_records += bars.len() as u32 - 1;
+            let cap = bus.entries[isv::KELLY_CAP];
+            portfolio.extend(account::features(&state, &Recent::default(), cap, 0.0, params));
+            states.push(state);
+        }
+        Ok(Self {
+            params: device.upload(&[*params])?,
+            bus: device.upload(&bus.entries)?,
+            states: device.upload(&states)?,
+            portfolio: device.upload(&portfolio)?,
+            actions: device.alloc_zeroed(ranges.len())?,
+            returns: device.alloc_zeroed(N_RECENT * ranges.len())?,
+            records: device.alloc_zeroed(n_records as usize)?,
+            n_steps: ranges.iter().map(|bars| bars.len() - 1).max().unwrap_or(0),
+        })
+    }
+
+    /// P.
+    pub fn n_paths(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Bars that the longest path goes over.
+    pub fn n_steps(&self) -> usize {
+        self.n_steps
+    }
+
+    /// Writes what every path sees into `rows`, \[P, stride\], padded with zeros.
+    pub fn observe(&self, market: &FoldMarket, rows: &Buffer<f32>) -> Step {
+        let launch = observe::launch(
+            self.params.view(),
+            self.bus.view(),
+            market.features.view(),
+            self.states.view(),
+            self.portfolio.view(),
+            rows.view_mut(),
+        );
+        (observe_shape(self.n_paths(), rows.len() / self.n_paths()), launch)
+    }
+
+    /// Takes every path over its next bar with `actions`.
+    pub fn step(&self, market: &FoldMarket) -> Step {
+        let launch = evaluation_step::launch(
+            self.params.view(),
+            self.bus.view(),
+            market.bars.view(),
+            self.actions.view(),
+            self.states.view_mut(),
+            self.returns.view_mut(),
+            self.portfolio.view_mut(),
+            self.records.view_mut(),
+        );
+        (environment_shape(self.n_paths()), launch)
+    }
+
+    /// Runs all paths, of one length, to their ends in one launch.
+    fn run_whole(
+        &self,
+        runner: Runner<'_>,
+        market: &FoldMarket,
+        scripts: &[[u8; N_BRANCHES]],
+        policy: u32,
+    ) -> Result<Vec<Vec<BarRecord>>, DeviceError> {
+        let scripts = runner.device.upload(scripts)?;
+        let launch = baseline_path::launch(
+            self.params.view(),
+            self.bus.view(),
+            market.bars.view(),
+            scripts.view(),
+            self.states.view_mut(),
+            self.records.view_mut(),
+            policy,
+        );
+        runner.run([(environment_shape(self.n_paths()), launch)])?;
+        Ok(self.records()?.chunks_exact(self.n_steps).map(<[BarRecord]>::to_vec).collect())
+    }
+
+    /// Every path's records, one after the other. Those of [`segments`](Self::segments) are the part's bars in order.
+    pub fn records(&self) -> Result<Vec<BarRecord>, DeviceError> {
+        self.records.read()
+    }
+}
+
+/// A baseline's paths over `part`, each a record a bar, on the costs of `params` and the cap in `bus`. The minimum hold is 1.
+pub fn baseline(
+    runner: Runner<'_>,
+    market: &FoldMarket,
+    params: &EnvParams,
+    bus: &Isv,
+    part: &Range<usize>,
+    baseline: Baseline,
+) -> Result<Vec<Vec<BarRecord>>, DeviceError> {
+    let (policy, n_paths) = match baseline {
+        Baseline::Flat => (FLAT, 1),
+        Baseline::BuyAndHold => (BUY_AND_HOLD, 1),
+        Baseline::Random => (RANDOM, N_RANDOM),
+    };
+    let params = EnvParams { min_hold: [1; 3], ..*params };
+    let paths = Paths::copies(runner.device, &params, bus, part, n_paths)?;
+    paths.run_whole(runner, market, &[], policy)
+}
+
+/// Paths over `part` that do what scripts say: `scripts` has `part.len() - 1` actions for each, one path after the other.
+///
+/// # Panics
+/// If the scripts are not of that length.
+pub fn scripted(
+    runner: Runner<'_>,
+    market: &FoldMarket,
+    params: &EnvParams,
+    bus: &Isv,
+    part: &Range<usize>,
+    scripts: &[[u8; N_BRANCHES]],
+) -> Result<Vec<Vec<BarRecord>>, DeviceError> {
+    let n_steps = part.len() - 1;
+    assert!(scripts.len().is_multiple_of(n_steps), "{} actions for paths of {n_steps} bars", scripts.len());
+    let paths = Paths::copies(runner.device, params, bus, part, scripts.len() / n_steps)?;
+    paths.run_whole(runner, market, scripts, SCRIPT)
+}
+
+/// The position of the median (the lower one of two) of `scores`: which of the random paths is reported.
+///
+/// # Panics
+/// If there is no score.
+pub fn median_idx(scores: &[f64]) -> usize {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+    order[(order.len() - 1) / 2]
+}
