@@ -120,6 +120,7 @@ fn the_last_position_is_closed_at_the_last_close(device: &Device) -> Outcome {
     let want = (1.0 - 0.5 / 64.0) * (1.0 - 0.5 / 32.0) - 1.0;
     ensure!((records[2].net_return as f64 - want).abs() < 1e-8, "{:?}, {want} expected", records[2]);
     ensure!(records[2].turnover == 0.5 && records[2].cost == 0.5 * 3.0 / 64.0, "{:?}", records[2]);
+    ensure!(records[1].position == 0.5 && records[2].position == 0.0, "{records:?}");
     Ok(())
 }
 
