@@ -4,6 +4,8 @@
 //! ignored, never as passed; with `ONEGRAPH_REQUIRE_GPU=1` it fails. A case that [`Case::needs_sm_90`] is ignored on a GPU
 //! that runs the sm_80 image. A [`host_case`] touches no device and is one test, `NAME`.
 
+pub mod lab;
+
 use std::sync::{Arc, OnceLock};
 
 use cuda_std::cpu::ExecutorOptions;

@@ -1,5 +1,7 @@
 //! Whole-warp exchanges. All 32 lanes of the warp call each of these together.
 
+use cuda_std::prelude::*;
+use cuda_std::shape::Dim3;
 use cuda_std::warp::{self, WarpReductionOp};
 
 /// Lanes of a warp.
@@ -23,6 +25,39 @@ pub(crate) fn all(mut value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
         distance /= 2;
     }
     value
+}
+
+/// Lanes that share a row: `block_dim_x`, 32 on a GPU, or 1 on the CPU, where a lane is a coroutine and a row's loop is
+/// faster alone.
+#[inline(always)]
+pub fn of_row() -> usize {
+    thread::block_dim_x() as usize
+}
+
+/// Combines the values of all lanes of a row, as [`all`]; every lane gets the result.
+#[inline(always)]
+pub fn row(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+    if of_row() == 1 { value } else { all(value, combine) }
+}
+
+/// Sum over the lanes of a row.
+#[inline(always)]
+pub fn row_sum(value: f32) -> f32 {
+    row(value, |a, b| a + b)
+}
+
+/// Launch of a kernel that gives each of `n_rows` rows `lanes` lanes (32 or 1): blocks of (lanes, rows).
+pub const fn row_shape(n_rows: usize, lanes: u32) -> LaunchShape {
+    let rows_a_block = if lanes == 1 { 1 } else { 8 };
+    let n_blocks = if n_rows == 0 { 1 } else { n_rows.div_ceil(rows_a_block) };
+    LaunchShape::new(Dim3::new(n_blocks as u32, 1, 1), Dim3::new(lanes, rows_a_block as u32, 1))
+}
+
+/// The row of this thread, if its number is under `n_rows`. All lanes of a row get the same answer.
+#[inline(always)]
+pub fn row_index(n_rows: usize) -> Option<usize> {
+    let row = thread::block_idx_x() as usize * thread::block_dim_y() as usize + thread::thread_idx_y() as usize;
+    (row < n_rows).then_some(row)
 }
 
 /// The largest of the lanes' values.

@@ -22,12 +22,14 @@ mod control;
 pub mod isv;
 pub mod market;
 pub mod nan_flags;
+mod precision;
 mod readback;
 pub mod stream;
 
 pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
 pub use isv::Isv;
 pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, FeatureScale, MarketBar, PendingStep};
+pub use precision::Precision;
 pub use readback::Readback;
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.

@@ -105,6 +105,15 @@ impl Device {
         }
     }
 
+    /// Lanes that share a row in kernels that work row by row (`gpu_kernels::lanes::row_shape`): a warp on a GPU; 1 on the
+    /// CPU, where lanes are coroutines.
+    pub fn row_lanes(&self) -> u32 {
+        match &self.backend {
+            Backend::Cpu(_) => 1,
+            Backend::Cuda(_) => 32,
+        }
+    }
+
     /// What the device is.
     pub fn info(&self) -> DeviceInfo {
         match &self.backend {

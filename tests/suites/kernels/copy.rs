@@ -2,9 +2,8 @@
 
 use gpu_kernels::copy::{copy_vectors, copy_vectors_shape};
 use host::device::Device;
+use onegraph_tests::lab::{Lab, SIZES, bits};
 use onegraph_tests::{Case, Outcome, case};
-
-use crate::lab::{Lab, SIZES, bits};
 
 pub fn cases() -> Vec<Case> {
     vec![case("copy::every_element_arrives_at_every_size", every_element_arrives_at_every_size)]

@@ -3,10 +3,9 @@
 use gpu_kernels::counters::{increment_step_counters, increment_step_counters_shape};
 use host::device::Device;
 use host::error::DeviceError;
+use onegraph_tests::lab::{Lab, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
 use shared_types::{Control, Counters, Schedule, StepScalars, isv};
-
-use crate::lab::{Lab, Tolerance};
 
 pub fn cases() -> Vec<Case> {
     vec![

@@ -2,10 +2,10 @@
 
 use gpu_kernels::gather::{gather_f32_rows_padded, gather_f32_rows_padded_shape};
 use host::device::Device;
+use onegraph_tests::ensure;
+use onegraph_tests::lab::{Lab, Numbers, bits, for_all};
 use onegraph_tests::{Case, Failed, Outcome, case};
 use proptest::prelude::*;
-
-use crate::lab::{Lab, Numbers, bits, ensure, for_all};
 
 pub fn cases() -> Vec<Case> {
     vec![

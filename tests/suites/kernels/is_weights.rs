@@ -3,10 +3,9 @@
 use gpu_kernels::is_weights::{per_is_weights, per_is_weights_shape};
 use host::device::Device;
 use host::error::DeviceError;
+use onegraph_tests::lab::{Lab, Numbers, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
 use shared_types::StepScalars;
-
-use crate::lab::{Lab, Numbers, Tolerance};
 
 pub fn cases() -> Vec<Case> {
     vec![

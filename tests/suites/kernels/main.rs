@@ -4,7 +4,6 @@ mod copy;
 mod counters;
 mod gather;
 mod is_weights;
-mod lab;
 mod philox;
 mod ptx;
 mod reduce;

@@ -2,9 +2,8 @@
 
 use gpu_kernels::philox::{self, philox_normal, philox_shape, philox_uniform, philox_words};
 use host::device::Device;
+use onegraph_tests::lab::{Lab, SIZES, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
-
-use crate::lab::{Lab, SIZES, Tolerance};
 
 pub fn cases() -> Vec<Case> {
     vec![

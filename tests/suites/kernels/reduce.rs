@@ -5,9 +5,8 @@ use gpu_kernels::reduce::{
 };
 use host::device::Device;
 use host::error::DeviceError;
+use onegraph_tests::lab::{Lab, Numbers, SIZES, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
-
-use crate::lab::{Lab, Numbers, SIZES, Tolerance};
 
 pub fn cases() -> Vec<Case> {
     vec![

@@ -6,11 +6,12 @@ use gpu_kernels::scan::{
 };
 use host::device::{Buffer, Device};
 use host::error::DeviceError;
+use onegraph_tests::ensure;
+use onegraph_tests::lab::{Lab, Numbers, SIZES, for_all};
 use onegraph_tests::{Case, Failed, Outcome, case, host_case};
 use proptest::prelude::*;
 use shared_types::Counters;
 
-use crate::lab::{Lab, Numbers, SIZES, ensure, for_all};
 use crate::seg_tree::Tree;
 use crate::seg_tree_sample::{SEED, sample};
 

@@ -5,10 +5,10 @@ use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
 use host::device::{Buffer, Device};
 use host::error::DeviceError;
+use onegraph_tests::ensure;
+use onegraph_tests::lab::{Lab, Numbers, Tolerance, bits, for_all};
 use onegraph_tests::{Case, Failed, Outcome, case, host_case};
 use proptest::prelude::*;
-
-use crate::lab::{Lab, Numbers, Tolerance, bits, ensure, for_all};
 
 pub fn cases() -> Vec<Case> {
     vec![

@@ -4,11 +4,12 @@ use gpu_kernels::philox;
 use gpu_kernels::seg_tree::{seg_tree_sample, seg_tree_sample_shape};
 use host::device::Device;
 use host::error::DeviceError;
+use onegraph_tests::ensure;
+use onegraph_tests::lab::{Lab, Numbers, for_all};
 use onegraph_tests::{Case, Failed, Outcome, case};
 use proptest::prelude::*;
 use shared_types::{Counters, stream};
 
-use crate::lab::{Lab, Numbers, ensure, for_all};
 use crate::seg_tree::Tree;
 
 pub fn cases() -> Vec<Case> {

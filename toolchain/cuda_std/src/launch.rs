@@ -266,18 +266,40 @@ impl Binder {
 }
 
 type Body = Box<dyn Fn(&Block<'_>) + Send + Sync>;
+type Substitute = Box<dyn Fn(&[Claim]) + Send + Sync>;
 
 /// A kernel with its arguments bound; made by the `launch` function that `#[kernel]` generates.
 pub struct Launch {
     info: &'static KernelInfo,
     binder: Binder,
     body: Body,
+    substitute: Option<Substitute>,
 }
 
 impl Launch {
     /// Used by `#[kernel]`.
     pub fn new(info: &'static KernelInfo, binder: Binder, body: impl Fn(&Block<'_>) + Send + Sync + 'static) -> Self {
-        Self { info, binder, body: Box::new(body) }
+        Self { info, binder, body: Box::new(body), substitute: None }
+    }
+
+    /// The same launch, in whose place the CPU target calls `substitute` with the claims: for matrix products, which a
+    /// library does better than the executor.
+    ///
+    /// # Safety
+    /// `substitute` reads no memory but what the claims cover, writes none but what a [`Access::Write`] claim covers, and
+    /// writes all of what the kernel would write. Nothing else runs meanwhile.
+    #[must_use]
+    pub unsafe fn on_cpu(mut self, substitute: impl Fn(&[Claim]) + Send + Sync + 'static) -> Self {
+        self.substitute = Some(Box::new(substitute));
+        self
+    }
+
+    /// Calls the substitute, if there is one.
+    pub(crate) fn run_substitute(&self) -> bool {
+        if let Some(substitute) = &self.substitute {
+            substitute(self.claims());
+        }
+        self.substitute.is_some()
     }
 
     /// The kernel.

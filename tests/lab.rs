@@ -6,9 +6,10 @@ use cuda_std::shape::LaunchShape;
 use host::device::{Buffer, Device, Module, Stream};
 use host::error::DeviceError;
 use host::images::KERNELS;
-use onegraph_tests::Failed;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+
+use crate::Failed;
 
 /// Sizes around a warp, a block, a vector of four and a tile of 4,096, and none at all.
 pub const SIZES: [usize; 14] = [0, 1, 2, 3, 5, 31, 32, 33, 255, 257, 1000, 4095, 4099, 70_001];
@@ -21,6 +22,12 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
+    /// Lanes that share a row on this device's kernels: 32 on a GPU; on the CPU tests run both 1 and 32.
+    pub fn row_lanes(&self) -> &'static [u32] {
+        if self.device.backend_name() == "cpu" { &[1, 32] } else { &[32] }
+    }
+
+    /// Loads the kernels.
     pub fn new(device: &'a Device) -> Result<Self, DeviceError> {
         Ok(Self { device, module: device.module(&KERNELS)?, stream: device.stream()? })
     }
@@ -35,10 +42,12 @@ impl<'a> Lab<'a> {
         launches.into_iter().try_for_each(|(shape, launch)| self.run(shape, launch))
     }
 
+    /// A buffer with these values.
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>, DeviceError> {
         self.device.upload(values)
     }
 
+    /// A buffer of zeros.
     pub fn zeroed<T: Pod>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
         self.device.alloc_zeroed(len)
     }
@@ -62,15 +71,15 @@ pub fn for_all<S: Strategy>(inputs: S, check: impl Fn(S::Value) -> Result<(), Fa
 }
 
 /// Fails with the message unless the condition holds. Used where a case runs inside `for_all`.
+#[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         let holds: bool = $condition;
         if !holds {
-            return Err(onegraph_tests::Failed::from(format!($($message)+)));
+            return Err($crate::Failed::from(format!($($message)+)));
         }
     };
 }
-pub(crate) use ensure;
 
 /// The bits of numbers, so that NaNs and signed zeros compare too.
 pub fn bits(values: &[f32]) -> Vec<u32> {
@@ -79,7 +88,9 @@ pub fn bits(values: &[f32]) -> Vec<u32> {
 
 /// How far a result may lie from its reference: absolute + relative |reference|.
 pub struct Tolerance {
+    /// Absolute part.
     pub absolute: f64,
+    /// Part relative to the reference.
     pub relative: f64,
 }
 
@@ -111,10 +122,12 @@ impl Tolerance {
 pub struct Numbers(u64);
 
 impl Numbers {
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
