@@ -15,6 +15,7 @@
 //! | [`PendingStep`] | 32 | `environment_step` | `insert_transitions` |
 //! | [`Collector`] | 16 | `collector_advance` | collection |
 //! | [`CollectorSums`] | 16 | `collector_partials` | `regime_update`, `kelly_cap_update` |
+//! | [`Product`] | 48 | host, once | matrix products |
 //! | [`FeatureScale`] | 16 | `feature_scales`, once a fold | `scale_features`; host |
 #![no_std]
 
@@ -23,6 +24,7 @@ pub mod isv;
 pub mod market;
 pub mod nan_flags;
 mod precision;
+mod product;
 mod readback;
 pub mod stream;
 
@@ -30,6 +32,7 @@ pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
 pub use isv::Isv;
 pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, FeatureScale, MarketBar, PendingStep};
 pub use precision::Precision;
+pub use product::{Epilogue, Product, ProductForm};
 pub use readback::Readback;
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.

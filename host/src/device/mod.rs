@@ -7,6 +7,7 @@ mod buffer;
 mod cpu;
 mod cuda;
 mod launch;
+mod matmul;
 mod module;
 mod pinned;
 mod replay;
@@ -19,6 +20,7 @@ use bytemuck::Pod;
 use cuda_std::cpu::ExecutorOptions;
 
 pub use buffer::{Buffer, Part};
+pub use matmul::{Matmul, Output};
 pub use module::Module;
 pub use pinned::{HostAtomic, Pinned};
 pub use stream::{Event, Stream};

@@ -4,6 +4,7 @@ mod copy;
 mod counters;
 mod gather;
 mod is_weights;
+mod matmul;
 mod philox;
 mod ptx;
 mod reduce;
@@ -17,6 +18,7 @@ fn main() {
         counters::cases(),
         gather::cases(),
         is_weights::cases(),
+        matmul::cases(),
         philox::cases(),
         ptx::cases(),
         reduce::cases(),

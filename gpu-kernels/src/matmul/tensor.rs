@@ -1,0 +1,230 @@
+//! Products of bf16 operands on the tensor cores.
+//!
+//! A block of eight warps makes 128 x 128 of C, a warp 64 x 32 of it. Tiles of A and B, 32 deep, go to shared memory by
+//! asynchronous copies of 16 bytes, three tiles in flight. A stored row of a tile is cut into units of 16 bytes, and unit u of row r
+//! lies at unit u xor f(r), so that the eight rows that an `ldmatrix` reads lie in different banks.
+
+use cuda_std::prelude::*;
+use cuda_std::{cp_async, matrix, mma, shared_array};
+use shared_types::{Epilogue, Precision, Product};
+
+use super::epilogue::Results;
+use super::{Place, TENSOR_TILE, place};
+
+const TILE: u32 = TENSOR_TILE;
+const DEPTH: u32 = 32;
+const N_STAGES: u32 = 3;
+const N_THREADS: u32 = 256;
+/// Elements of an operand's tile.
+const TILE_LEN: usize = (TILE * DEPTH) as usize;
+/// Elements in 16 bytes.
+const UNIT: u32 = 8;
+/// Rows and columns of C of one warp.
+const WARP_ROWS: u32 = 64;
+const WARP_COLUMNS: u32 = 32;
+/// Fragments of one warp: of 16 rows, of 8 columns.
+const N_ROW_FRAGMENTS: usize = 4;
+const N_COLUMN_FRAGMENTS: usize = 4;
+
+type Sums = [[[f32; 4]; N_COLUMN_FRAGMENTS]; N_ROW_FRAGMENTS];
+
+macro_rules! product {
+    ($(#[$doc:meta])* $name:ident, $a_across:literal, $b_across:literal) => {
+        $(#[$doc])*
+        ///
+        /// Sums in f32, in an order of the tensor core's own: off by at most k 2^-23 sum |a b|. Shapes: products \[any\]; bias, c
+        /// and d as the epilogue uses them, else empty; with `n_parts` > 1 the sums' part p goes to C at p `part_len`. Launch:
+        /// [`super::matmul_shape`].
+        ///
+        /// # Safety
+        /// `a` and `b` hold what the products name; each stored row is readable up to the next multiple of 8 elements, and
+        /// where that passes the length of the sums, A holds zeros there.
+        #[kernel(cooperative, max_threads = 256)]
+        pub unsafe fn $name(
+            a: *const u16,
+            b: *const u16,
+            products: GlobalSlice<Product>,
+            bias: GlobalSlice<f32>,
+            c: GlobalSliceMut<f32>,
+            d: GlobalSliceMut<u16>,
+            epilogue: Epilogue,
+            n_parts: u32,
+            part_len: u32,
+        ) {
+            let Some(at) = place(&products, TILE, DEPTH, n_parts) else { return };
+            let part_offset = at.part as usize * part_len as usize;
+            let results = Results { bias: &bias, c: &c, d: &d, epilogue, precision: Precision::Bf16, part_offset };
+            // SAFETY: the caller's promise, which is this kernel's own `# Safety`; the whole block calls.
+            unsafe { multiply::<$a_across, $b_across>(a, b, &at, &results) }
+        }
+    };
+}
+
+product!(
+    /// C = A B^T, A `[m, k]`, B `[n, k]`.
+    matmul_nt, false, false
+);
+product!(
+    /// C = A B, A `[m, k]`, B `[k, n]`.
+    matmul_nn, false, true
+);
+product!(
+    /// C = A^T B, A `[k, m]`, B `[k, n]`.
+    matmul_tn, true, true
+);
+
+/// The block's tile of C. `A_ACROSS`: A's stored rows run along m, not along k; `B_ACROSS`: B's along n.
+///
+/// # Safety
+/// As for the kernels; the whole block calls.
+#[inline(always)]
+unsafe fn multiply<const A_ACROSS: bool, const B_ACROSS: bool>(
+    a: *const u16,
+    b: *const u16,
+    at: &Place,
+    results: &Results<'_>,
+) {
+    let a_tiles = shared_array![u16; TILE_LEN * N_STAGES as usize];
+    let b_tiles = shared_array![u16; TILE_LEN * N_STAGES as usize];
+    let p = &at.product;
+    let (thread, lane) = (thread::thread_idx_x(), thread::thread_idx_x() % 32);
+    let (warp_row, warp_column) = (thread / 128 * WARP_ROWS, thread / 32 % 4 * WARP_COLUMNS);
+    let n_tiles = (at.end - at.start).div_ceil(DEPTH);
+    let tile = |tiles: *mut u16, number: u32| tiles.wrapping_add((number % N_STAGES) as usize * TILE_LEN);
+    let fetch = |number: u32| {
+        if number < n_tiles {
+            let start = at.start + number * DEPTH;
+            let a = Stored { from: a.wrapping_add(p.a as usize), stride: p.a_stride, end: p.m, sum_end: at.end };
+            let b = Stored { from: b.wrapping_add(p.b as usize), stride: p.b_stride, end: p.n, sum_end: at.end };
+            // SAFETY: the caller's promise; a tile is written after all warps have read what it held, by the barrier below.
+            unsafe {
+                a.fetch::<A_ACROSS>(tile(a_tiles, number), at.row, start, thread);
+                b.fetch::<B_ACROSS>(tile(b_tiles, number), at.column, start, thread);
+            }
+        }
+        // A group for each tile, empty or not, so that the wait below counts tiles.
+        cp_async::commit();
+    };
+    fetch(0);
+    fetch(1);
+    let mut sums: Sums = [[[0.0; 4]; N_COLUMN_FRAGMENTS]; N_ROW_FRAGMENTS];
+    let mut number = 0;
+    while number < n_tiles {
+        cp_async::wait_group::<1>();
+        // The tile has arrived for all threads, and all warps are done with the one before it.
+        thread::sync_threads();
+        fetch(number + 2);
+        let (a_tile, b_tile) = (tile(a_tiles, number), tile(b_tiles, number));
+        // SAFETY: the tiles are in shared memory and complete; the whole warp calls.
+        unsafe {
+            accumulate::<A_ACROSS, B_ACROSS>(&mut sums, a_tile, b_tile, warp_row, warp_column, 0, lane);
+            accumulate::<A_ACROSS, B_ACROSS>(&mut sums, a_tile, b_tile, warp_row, warp_column, 16, lane);
+        }
+        number += 1;
+    }
+    cp_async::wait_all();
+    for (i, row_fragment) in sums.iter().enumerate() {
+        for (j, fragment) in row_fragment.iter().enumerate() {
+            for (element, &sum) in fragment.iter().enumerate() {
+                let (row, column) = mma::c(lane, element as u32);
+                let row = at.row + warp_row + 16 * i as u32 + row;
+                let column = at.column + warp_column + 8 * j as u32 + column;
+                results.put(p, row, column, sum);
+            }
+        }
+    }
+}
+
+/// An operand in global memory.
+struct Stored {
+    from: *const u16,
+    stride: u32,
+    /// Extent of m or n.
+    end: u32,
+    /// End of this part of the sums.
+    sum_end: u32,
+}
+
+impl Stored {
+    /// Starts this thread's share of the copy of a tile: 128 of m or n from `first`, 32 of k from `start`; zeros outside.
+    ///
+    /// # Safety
+    /// As for the kernels; nobody else touches the tile.
+    #[inline(always)]
+    unsafe fn fetch<const ACROSS: bool>(&self, tile: *mut u16, first: u32, start: u32, thread: u32) {
+        const N_UNITS: u32 = TILE * DEPTH / UNIT;
+        for step in 0..N_UNITS / N_THREADS {
+            let index = step * N_THREADS + thread;
+            let units_a_row = if ACROSS { TILE / UNIT } else { DEPTH / UNIT };
+            let (row, unit) = (index / units_a_row, index % units_a_row);
+            let (stored_row, stored_column, inside) = if ACROSS {
+                (start + row, first + unit * UNIT, start + row < self.sum_end && first + unit * UNIT < self.end)
+            } else {
+                (first + row, start + unit * UNIT, first + row < self.end && start + unit * UNIT < self.sum_end)
+            };
+            let from = self.from.wrapping_add(stored_row as usize * self.stride as usize + stored_column as usize);
+            // SAFETY: inside the tile; where `inside`, the 16 bytes are readable by the caller's promise, and aligned since
+            // offset, stride and column are multiples of 8.
+            unsafe {
+                let to = tile.add(unit_of::<ACROSS>(row, unit));
+                cp_async::copy_or_zero::<16, _>(to, from, inside);
+            }
+        }
+    }
+}
+
+/// Where unit `unit` of stored row `row` lies in a tile, in elements.
+#[inline(always)]
+fn unit_of<const ACROSS: bool>(row: u32, unit: u32) -> usize {
+    let at = if ACROSS { row * TILE + (unit ^ (row & 7)) * UNIT } else { row * DEPTH + (unit ^ (row >> 1 & 3)) * UNIT };
+    at as usize
+}
+
+/// Adds the products of 16 steps of k from `k` on.
+///
+/// # Safety
+/// The tiles are complete, in shared memory; the whole warp calls.
+#[inline(always)]
+unsafe fn accumulate<const A_ACROSS: bool, const B_ACROSS: bool>(
+    sums: &mut Sums,
+    a_tile: *const u16,
+    b_tile: *const u16,
+    warp_row: u32,
+    warp_column: u32,
+    k: u32,
+    lane: u32,
+) {
+    // Matrices in the order of the fragments' registers: for A (rows 0-7, 8-15) x k 0-7, then x k 8-15; for B two columns'
+    // fragments, each k 0-7, 8-15.
+    let (low, middle, high) = (lane % 8, lane / 8 % 2, lane / 16);
+    let a_fragments: [[u32; 4]; N_ROW_FRAGMENTS] = core::array::from_fn(|i| {
+        let first = warp_row + 16 * i as u32;
+        // SAFETY: an aligned unit of the tile, by `unit_of`; the whole warp calls.
+        unsafe {
+            if A_ACROSS {
+                matrix::load_x4_trans(a_tile.add(unit_of::<true>(k + low + 8 * high, first / UNIT + middle)))
+            } else {
+                matrix::load_x4(a_tile.add(unit_of::<false>(first + low + 8 * middle, k / UNIT + high)))
+            }
+        }
+    });
+    let b_fragments: [[u32; 4]; N_COLUMN_FRAGMENTS / 2] = core::array::from_fn(|j| {
+        let first = warp_column + 16 * j as u32;
+        // SAFETY: as above.
+        unsafe {
+            if B_ACROSS {
+                matrix::load_x4_trans(b_tile.add(unit_of::<true>(k + low + 8 * middle, first / UNIT + high)))
+            } else {
+                matrix::load_x4(b_tile.add(unit_of::<false>(first + low + 8 * high, k / UNIT + middle)))
+            }
+        }
+    });
+    for (row_sums, a_fragment) in sums.iter_mut().zip(a_fragments) {
+        for (j, sum) in row_sums.iter_mut().enumerate() {
+            let [b0, b1, b2, b3] = b_fragments[j / 2];
+            let b_fragment = if j % 2 == 0 { [b0, b1] } else { [b2, b3] };
+            // SAFETY: the whole warp calls.
+            *sum = unsafe { mma::m16n8k16_bf16(a_fragment, b_fragment, *sum) };
+        }
+    }
+}
