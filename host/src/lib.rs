@@ -1,6 +1,7 @@
 //! onegraph's host side, in three floors: `cust` and its raw calls, then [`device`], whose every call returns a
 //! `Result`, then what is built on it.
 
+pub mod agent;
 pub mod cli;
 pub mod data;
 pub mod device;

@@ -1,0 +1,65 @@
+//! The agent: its parameters, its network's passes, and the buffers that a step works on.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`layout`] | the table of all tensors in the flat parameters |
+//! | [`initial`] | their initial values |
+
+pub mod initial;
+pub mod layout;
+
+/// Sizes of the network that a preset chooses; the design fixes the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Sizes {
+    /// Bars T of the window, a multiple of 4.
+    pub window: usize,
+    /// Width H of the trunk, a multiple of 8.
+    pub hidden: usize,
+    /// Width M of the hidden layer of V and of each A_b, a multiple of 8.
+    pub branch_hidden: usize,
+    /// Atoms K of a return distribution.
+    pub atoms: usize,
+}
+
+impl Sizes {
+    /// Width of a state.
+    pub const fn state_dim(&self) -> usize {
+        shared_types::market::state_dim(self.window)
+    }
+
+    /// Width of a row in a batch: a multiple of 64.
+    pub const fn state_stride(&self) -> usize {
+        self.state_dim().div_ceil(64) * 64
+    }
+}
+
+/// Widths that the design fixes.
+pub mod width {
+    /// Embedding and output of the temporal block.
+    pub const TEMPORAL: usize = 64;
+    /// Inner channels of the temporal block.
+    pub const SCAN_INNER: usize = 128;
+    /// Heads of the scan.
+    pub const SCAN_HEADS: usize = 4;
+    /// Columns of a head's state.
+    pub const SCAN_STATE: usize = 16;
+    /// Taps of the causal convolution.
+    pub const CONV_TAPS: usize = 4;
+    /// Embedding and output of the attention.
+    pub const ATTENTION: usize = 64;
+    /// Denoise bottleneck.
+    pub const BOTTLENECK: usize = 32;
+    /// The trunk's input u.
+    pub const INPUT: usize =
+        shared_types::market::N_FEATURES + shared_types::market::N_ACCOUNT + TEMPORAL + ATTENTION + BOTTLENECK;
+    /// Groups of the variable selection.
+    pub const GROUPS: usize = 8;
+    /// Entries of the internal state vector that modulate the trunk.
+    pub const FILM_INPUTS: usize = 12;
+    /// Cosines of IQN's embedding of a quantile level.
+    pub const COSINES: usize = 64;
+    /// Hidden layer of V_high and V_low.
+    pub const IQL_HIDDEN: usize = 128;
+    /// Actions of all branches.
+    pub const ACTIONS: usize = 13;
+}
