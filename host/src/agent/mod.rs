@@ -4,9 +4,32 @@
 //! |---|---|
 //! | [`layout`] | the table of all tensors in the flat parameters |
 //! | [`initial`] | their initial values |
+//! | [`parameters`] | parameters, moments, gradient and operands on the device |
+//! | [`pass`] | a forward pass |
+//! | [`backward`] | the backward pass |
+//! | [`weight_gradient`] | dW = dy^T x |
+//! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
+//! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
+//! | [`policy`] | the agent as what chooses actions |
 
+pub mod backward;
 pub mod initial;
 pub mod layout;
+pub mod parameters;
+pub mod pass;
+pub mod policy;
+pub mod spectral;
+pub mod state;
+pub mod weight_gradient;
+
+pub use backward::Backward;
+pub use parameters::{Parameters, Weights};
+pub use pass::Pass;
+pub use policy::NetworkPolicy;
+pub use spectral::SpectralNorm;
+pub use state::Agent;
+
+pub use crate::config::Learners;
 
 /// Sizes of the network that a preset chooses; the design fixes the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -22,6 +45,12 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// What a configuration asks for.
+    pub const fn of(config: &crate::config::Config) -> Self {
+        let crate::config::Config { window, hidden, branch_hidden, atoms, .. } = *config;
+        Self { window: window as usize, hidden, branch_hidden, atoms }
+    }
+
     /// Width of a state.
     pub const fn state_dim(&self) -> usize {
         shared_types::market::state_dim(self.window)

@@ -1,106 +1,196 @@
-//! What the step works on.
+//! What the step works on, beside the agent itself.
 
-use bytemuck::Zeroable;
+use gpu_kernels::c51::{loss_partials_len, row_loss};
+use gpu_kernels::atoms::target_mass_partials_len;
+use gpu_kernels::norm::{learner_range, n_partial_norms};
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
-use shared_types::{Control, Counters, Schedule, StepScalars, isv};
+use shared_types::market::N_BRANCHES;
+use shared_types::{GradientNorm, LearnerRange, LossTotals, Readback, UpdateScalars, learner, nan_flags};
 
-use crate::device::{Buffer, Device, Pinned};
+use super::chunks::chunk_bytes;
+use crate::agent::layout::{Group, Layout};
+use crate::agent::{Agent, Backward, Pass, width};
+use crate::config::Config;
+use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
+use crate::replay::Ring;
 
-/// The sizes that are fixed when the step is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepSizes {
-    /// Slots of the replay buffer, a power of two.
-    pub capacity: usize,
-    /// Rows of a batch.
-    pub batch: usize,
-    /// f32 of a state.
-    pub state_dim: usize,
-    /// f32 of a state in a batch, padded with zeros.
-    pub state_stride: usize,
-}
+/// Learners in the order of [`shared_types::learner`].
+pub const LEARNER_GROUPS: [Group; learner::N_LEARNERS] = [
+    Group::Theta,
+    Group::Attention,
+    Group::Iqn,
+    Group::IqlHigh,
+    Group::IqlLow,
+    Group::Selectivity,
+    Group::Denoise,
+];
 
-impl StepSizes {
-    /// The preset `tiny`: 4 bars of 24 features, 15 portfolio features and a goal.
-    pub const TINY: Self = Self { capacity: 1 << 12, batch: 32, state_dim: 4 * 24 + 15 + 1, state_stride: 128 };
-}
-
-/// Device memory of a step. Every buffer names its single writer.
-pub struct StepMemory {
-    /// The sizes.
-    pub sizes: StepSizes,
-    /// Constants of the run, baked into the graph.
-    pub schedule: Schedule,
-    /// \[1\], the host's inputs; written by the host.
-    pub control: Pinned<Control>,
-    /// \[1\]; written by `counters`.
-    pub counters: Buffer<Counters>,
-    /// \[1\]; written by `counters`.
-    pub scalars: Buffer<StepScalars>,
-    /// \[64\], the internal state vector; each entry has its own writer.
-    pub isv: Buffer<f32>,
-    /// The priorities' sum tree \[2 capacity\]; written by `per_priority`.
+/// The ring of transitions with its priorities.
+pub struct Replay {
+    /// Columns; written by the collector.
+    pub ring: Ring,
+    /// The priorities' sum tree \[2 N\]; written by `per_priority` and, for new transitions, the collector.
     pub tree: Buffer<f32>,
-    /// Scratch of the tree's updates; written by `per_priority`.
-    pub tree_owners: Buffer<u64>,
+    /// Scratch of the tree's updates.
+    pub owners: Buffer<u64>,
     /// \[1\], the highest priority so far; written by `per_priority`.
     pub max_priority: Buffer<f32>,
-    /// \[capacity, state_dim\]; written by the collector.
-    pub states: Buffer<f32>,
-    /// \[capacity, state_dim\]; written by the collector.
-    pub next_states: Buffer<f32>,
-    /// \[batch\], slots of the sampled rows; written by `per_sample`.
-    pub indices: Buffer<u32>,
-    /// \[batch\]; written by `per_sample`.
-    pub priorities: Buffer<f32>,
-    /// \[batch\], importance weights in (0, 1\]; written by `per_sample`.
-    pub weights: Buffer<f32>,
-    /// \[batch, state_stride\]; written by `per_sample`.
-    pub batch_states: Buffer<f32>,
-    /// \[batch, state_stride\]; written by `per_sample`.
-    pub batch_next_states: Buffer<f32>,
-    /// \[batch\], TD errors.
-    pub td_errors: Buffer<bf16>,
 }
 
-impl StepMemory {
-    /// Takes the memory: zeros, the largest priority 1, health 1.
-    ///
-    /// # Panics
-    /// If the capacity is no power of two that a tree can have.
-    pub fn new(device: &Device, sizes: StepSizes, schedule: Schedule) -> Result<Self, DeviceError> {
-        let tree = TreeShape::for_slots(sizes.capacity).expect("a capacity of 1 to 2^27");
-        assert_eq!(tree.capacity(), sizes.capacity, "the capacity is a power of two");
-        let mut bus = [0.0; isv::LEN];
-        bus[isv::HEALTH] = 1.0;
+impl Replay {
+    /// An empty one of `n_slots`, a power of two.
+    pub fn new(device: &Device, n_slots: usize, window: usize) -> Result<Self, DeviceError> {
+        let tree = TreeShape::for_slots(n_slots).expect("a capacity of 1 to 2^27");
+        assert_eq!(tree.capacity(), n_slots, "the capacity is a power of two");
         Ok(Self {
-            sizes,
-            schedule,
-            control: device.pinned(1)?,
-            counters: device.alloc_zeroed(1)?,
-            scalars: device.upload(&[StepScalars { health_at_epoch: 1.0, ..StepScalars::zeroed() }])?,
-            isv: device.upload(&bus)?,
+            ring: Ring::new(device, n_slots, window)?,
             tree: device.alloc_zeroed(tree.n_nodes())?,
-            tree_owners: device.alloc_zeroed(tree.owners_len())?,
+            owners: device.alloc_zeroed(tree.owners_len())?,
             max_priority: device.upload(&[1.0])?,
-            states: device.alloc_zeroed(sizes.capacity * sizes.state_dim)?,
-            next_states: device.alloc_zeroed(sizes.capacity * sizes.state_dim)?,
-            indices: device.alloc_zeroed(sizes.batch)?,
-            priorities: device.alloc_zeroed(sizes.batch)?,
-            weights: device.alloc_zeroed(sizes.batch)?,
-            batch_states: device.alloc_zeroed(sizes.batch * sizes.state_stride)?,
-            batch_next_states: device.alloc_zeroed(sizes.batch * sizes.state_stride)?,
-            td_errors: device.alloc_zeroed(sizes.batch)?,
         })
+    }
+
+    /// Forgets every transition.
+    pub fn restart(&self) -> Result<(), DeviceError> {
+        self.tree.zero()?;
+        self.owners.zero()?;
+        self.max_priority.write(&[1.0])
     }
 
     /// The tree's part.
     pub fn tree_memory(&self) -> TreeMemory {
         TreeMemory {
             tree: self.tree.view().memory().clone(),
-            owners: self.tree_owners.view().memory().clone(),
+            owners: self.owners.view().memory().clone(),
             max_priority: self.max_priority.view().memory().clone(),
         }
     }
+}
+
+/// A sampled batch; written by `per_sample`.
+pub struct Batch {
+    /// Slots of the rows, \[B\].
+    pub indices: Buffer<u32>,
+    /// Their priorities, \[B\].
+    pub priorities: Buffer<f32>,
+    /// Importance weights in (0, 1\], \[B\].
+    pub weights: Buffer<f32>,
+    /// s, \[B, state_stride\].
+    pub states: Buffer<f32>,
+    /// s', \[B, state_stride\].
+    pub next_states: Buffer<f32>,
+    /// Actions, \[B\].
+    pub actions: Buffer<[u8; N_BRANCHES]>,
+    /// r, \[B\].
+    pub rewards: Buffer<f32>,
+    /// \[B\].
+    pub dones: Buffer<u8>,
+    /// n, \[B\].
+    pub discount_powers: Buffer<f32>,
+}
+
+/// Device memory of a step.
+pub struct StepMemory {
+    /// The batch.
+    pub batch: Batch,
+    /// Online pass on s'.
+    pub online_next: Pass,
+    /// Target pass on s'.
+    pub target_next: Pass,
+    /// Online pass on s.
+    pub online: Pass,
+    /// Its backward pass.
+    pub backward: Backward,
+    /// Online Q of s', \[B, 13\]; written by `ddqn`.
+    pub next_q: Buffer<f32>,
+    /// Greedy actions on s', \[B\]; written by `ddqn`.
+    pub next_actions: Buffer<[u8; N_BRANCHES]>,
+    /// Target distributions, \[B, 4, K\]; written by `ddqn`.
+    pub targets: Buffer<f32>,
+    /// Online Q of s, \[B, 13\]; written by `forward`.
+    pub q: Buffer<f32>,
+    /// Losses of each row, \[B, 4\]; written by `forward`.
+    pub row_losses: Buffer<f32>,
+    /// Scratch of their means.
+    pub loss_partials: Buffer<f64>,
+    /// \[1\]; written by `forward`.
+    pub totals: Buffer<LossTotals>,
+    /// Own losses of the learners but theta, \[6\].
+    pub head_losses: Buffer<f32>,
+    /// \[7\], each learner's range of the flat vectors; written once.
+    pub ranges: Buffer<LearnerRange>,
+    /// The same, on the host.
+    pub range_list: Vec<LearnerRange>,
+    /// Partial norms of all learners; written by `adam_grad`.
+    pub norm_partials: Buffer<GradientNorm>,
+    /// \[1\], 1 when the step is gated; written by `adam_grad`.
+    pub gate: Buffer<u32>,
+    /// \[7\], each learner's scalars; written by `adam_grad`.
+    pub update: Buffer<UpdateScalars>,
+    /// What each chunk of 64 elements is, for the sweep; written once.
+    pub chunks: Buffer<u8>,
+    /// \[7\], this step's faults; each stage its own, cleared by the step's last kernel.
+    pub flags: Buffer<u32>,
+    /// Scratch of the targets' mean.
+    pub mass_partials: Buffer<f32>,
+    /// \[B\]; written by `iql_modulate`.
+    pub td_errors: Buffer<bf16>,
+    /// \[1\], on the device; its mirror is in the host's pages.
+    pub readback: Buffer<Readback>,
+}
+
+impl StepMemory {
+    /// Takes the memory.
+    pub fn new(device: &Device, config: &Config, agent: &Agent) -> Result<Self, DeviceError> {
+        let (n, sizes) = (config.batch, agent.sizes());
+        let parameters = &agent.parameters;
+        let pass = || Pass::new(device, parameters, n, agent.learners);
+        let range_list = learner_ranges(&parameters.layout);
+        Ok(Self {
+            batch: Batch {
+                indices: device.alloc_zeroed(n)?,
+                priorities: device.alloc_zeroed(n)?,
+                weights: device.alloc_zeroed(n)?,
+                states: device.alloc_zeroed(n * sizes.state_stride())?,
+                next_states: device.alloc_zeroed(n * sizes.state_stride())?,
+                actions: device.alloc_zeroed(n)?,
+                rewards: device.alloc_zeroed(n)?,
+                dones: device.alloc_zeroed(n)?,
+                discount_powers: device.alloc_zeroed(n)?,
+            },
+            online_next: pass()?,
+            target_next: pass()?,
+            online: pass()?,
+            backward: Backward::new(device, parameters, n, agent.learners)?,
+            next_q: device.alloc_zeroed(n * width::ACTIONS)?,
+            next_actions: device.alloc_zeroed(n)?,
+            targets: device.alloc_zeroed(n * N_BRANCHES * sizes.atoms)?,
+            q: device.alloc_zeroed(n * width::ACTIONS)?,
+            row_losses: device.alloc_zeroed(n * row_loss::N)?,
+            loss_partials: device.alloc_zeroed(loss_partials_len(n))?,
+            totals: device.alloc_zeroed(1)?,
+            head_losses: device.alloc_zeroed(learner::N_LEARNERS - 1)?,
+            ranges: device.upload(&range_list)?,
+            norm_partials: device.alloc_zeroed(n_partial_norms(&range_list))?,
+            range_list,
+            gate: device.alloc_zeroed(1)?,
+            update: device.alloc_zeroed(learner::N_LEARNERS)?,
+            chunks: device.upload(&chunk_bytes(&parameters.layout))?,
+            flags: device.alloc_zeroed(nan_flags::N_STAGES)?,
+            mass_partials: device.alloc_zeroed(target_mass_partials_len(n, sizes.atoms))?,
+            td_errors: device.alloc_zeroed(n)?,
+            readback: device.alloc_zeroed(1)?,
+        })
+    }
+}
+
+fn learner_ranges(layout: &Layout) -> Vec<LearnerRange> {
+    let mut ranges: Vec<LearnerRange> = Vec::new();
+    for group in LEARNER_GROUPS {
+        let range = layout.group(group);
+        ranges.push(learner_range(range.start, range.len(), ranges.last().copied()));
+    }
+    ranges
 }

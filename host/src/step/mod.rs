@@ -1,22 +1,102 @@
 //! The training step as a list of child graphs, a file each, in the order in which they run.
+//!
+//! | file | child graph |
+//! |---|---|
+//! | [`counters`], [`per_sample`], [`spectral`], [`ddqn`], [`forward`], [`adam_grad`], [`adam_update`], [`maintenance`], [`iql_modulate`], [`per_priority`] | its own |
+//! | [`memory`], [`chunks`] | what they work on |
+//! | [`control`], [`readback`] | what the host tells the step, and is told |
 
+mod adam_grad;
+mod adam_update;
+mod chunks;
+mod control;
 mod counters;
+mod ddqn;
+mod forward;
+mod iql_modulate;
+mod maintenance;
 mod memory;
 mod per_priority;
 mod per_sample;
+mod readback;
+mod spectral;
 
-pub use memory::{StepMemory, StepSizes};
+use std::sync::Arc;
 
+pub use control::ControlPage;
+pub use memory::{Batch, Replay, StepMemory};
+pub use readback::{Pages, Published, ReadbackReader};
+use shared_types::Schedule;
+
+use crate::agent::Agent;
+use crate::config::Config;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::graph::ParentGraph;
+use crate::graph::{ChildGraph, ParentGraph};
+use crate::images::KERNELS;
+use crate::market::Step;
 
-/// Captures every child over `memory` and composes the step.
-pub fn compose(device: &Device, memory: &StepMemory) -> Result<ParentGraph, DeviceError> {
-    let children = vec![
-        counters::capture(device, memory)?,
-        per_sample::capture(device, memory)?,
-        per_priority::capture(device, memory)?,
+/// Steps between statistics of Q and moves of the atoms.
+const STATS_EVERY: u32 = 50;
+
+/// What a step is made of.
+pub struct StepParts<'a> {
+    /// Where it runs.
+    pub device: &'a Device,
+    /// Constants of the run, baked into the graph.
+    pub config: &'a Config,
+    /// What learns.
+    pub agent: &'a Agent,
+    /// What is learned from.
+    pub replay: &'a Replay,
+    /// What the step works on.
+    pub memory: &'a StepMemory,
+    /// Pages that the host sees.
+    pub pages: &'a Arc<Pages>,
+}
+
+/// Captures every child and composes the step.
+pub fn compose(parts: &StepParts<'_>) -> Result<ParentGraph, DeviceError> {
+    let children: [(&str, fn(&StepParts<'_>) -> Vec<Step>); 10] = [
+        ("counters", counters::launches),
+        ("per_sample", per_sample::launches),
+        ("spectral", spectral::launches),
+        ("ddqn", ddqn::launches),
+        ("forward", forward::launches),
+        ("adam_grad", adam_grad::launches),
+        ("adam_update", adam_update::launches),
+        ("maintenance", maintenance::launches),
+        ("iql_modulate", iql_modulate::launches),
+        ("per_priority", per_priority::launches),
     ];
-    ParentGraph::compose(device, children)
+    let mut captured = Vec::new();
+    for (name, launches) in children {
+        let launches = launches(parts);
+        if launches.is_empty() {
+            continue;
+        }
+        captured.push(ChildGraph::capture(parts.device, name, &KERNELS, |recorder| {
+            launches.into_iter().try_for_each(|(shape, launch)| recorder.launch(shape, launch))
+        })?);
+    }
+    ParentGraph::compose(parts.device, captured)
+}
+
+/// The schedules of a fold.
+fn schedule(config: &Config) -> Schedule {
+    let steps = u32::try_from(config.steps_per_fold()).unwrap_or(u32::MAX);
+    Schedule {
+        tau_init: config.tau_init as f32,
+        tau_final: config.tau_final as f32,
+        anneal_steps: steps,
+        total_steps: steps,
+        seed: seed(config),
+        depth_keep_last: if config.learners.depth { config.depth_keep_last as f32 } else { 1.0 },
+        reserved: 0,
+    }
+}
+
+/// Key of the random generator.
+fn seed(config: &Config) -> [u32; 2] {
+    [config.seed as u32, (config.seed >> 32) as u32]
 }

@@ -1,17 +1,31 @@
-//! Child graph `per_priority`: the batch's TD errors become priorities, and the tree's sums follow.
+//! Child graph `per_priority`: the batch's TD errors become priorities, the tree's sums follow, and the host is told.
 
-use super::StepMemory;
-use crate::device::Device;
-use crate::error::DeviceError;
-use crate::graph::ChildGraph;
-use crate::images::KERNELS;
+use gpu_kernels::publish::{publish, publish_shape};
 
-/// Exponent of the priorities (Schaul et al. 2016, section 3.3).
-const ALPHA: f32 = 0.6;
+use super::{STATS_EVERY, StepParts};
+use crate::market::Step;
 
-pub(super) fn capture(device: &Device, m: &StepMemory) -> Result<ChildGraph, DeviceError> {
-    ChildGraph::capture(device, "per_priority", &KERNELS, |recorder| {
-        let update = m.tree_memory().update(m.indices.view().memory(), m.td_errors.view().memory(), ALPHA);
-        update.into_iter().try_for_each(|(shape, launch)| recorder.launch(shape, launch))
-    })
+pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
+    let (agent, memory, pages) = (parts.agent, parts.memory, parts.pages);
+    let (indices, td_errors) = (memory.batch.indices.view(), memory.td_errors.view());
+    let alpha = parts.config.per.alpha as f32;
+    let mut steps = parts.replay.tree_memory().update(indices.memory(), td_errors.memory(), alpha);
+    // SAFETY: each page holds one element; the host reads them by atomics and writes none but `control`'s inputs, by fields.
+    let publish = unsafe {
+        publish::launch(
+            memory.totals.view(),
+            memory.update.view(),
+            agent.counters.view(),
+            agent.bus.view(),
+            memory.flags.view_mut(),
+            memory.readback.view_mut(),
+            pages.control.ptr_mut(),
+            pages.counters.ptr_mut(),
+            pages.isv.ptr_mut(),
+            pages.readback.ptr_mut(),
+            STATS_EVERY,
+        )
+    };
+    steps.push((publish_shape(), publish));
+    steps
 }

@@ -1,32 +1,57 @@
-//! Child graph `per_sample`: a prioritized batch, its importance weights, and its states in padded rows.
+//! Child graph `per_sample`: a prioritized batch, its importance weights, its states in padded rows, its other columns.
 
 use gpu_kernels::gather::{gather_f32_rows_padded, gather_f32_rows_padded_shape};
 use gpu_kernels::is_weights::{per_is_weights, per_is_weights_shape};
+use gpu_kernels::non_finite::{flag_non_finite, flag_non_finite_shape};
 use gpu_kernels::seg_tree::{seg_tree_sample, seg_tree_sample_shape};
+use gpu_kernels::transitions::{gather_transitions, gather_transitions_shape};
+use shared_types::nan_flags;
 
-use super::StepMemory;
-use crate::device::Device;
-use crate::error::DeviceError;
-use crate::graph::ChildGraph;
-use crate::images::KERNELS;
+use super::{StepParts, seed};
+use crate::market::Step;
 
-pub(super) fn capture(device: &Device, m: &StepMemory) -> Result<ChildGraph, DeviceError> {
-    let (width, stride) = (m.sizes.state_dim as u32, m.sizes.state_stride as u32);
-    ChildGraph::capture(device, "per_sample", &KERNELS, |recorder| {
-        let sample = seg_tree_sample::launch(
-            m.tree.view(),
-            m.counters.view(),
-            m.indices.view_mut(),
-            m.priorities.view_mut(),
-            m.schedule.seed,
-        );
-        recorder.launch(seg_tree_sample_shape(m.sizes.batch), sample)?;
-        let weights = per_is_weights::launch(m.priorities.view(), m.scalars.view(), m.weights.view_mut());
-        recorder.launch(per_is_weights_shape(), weights)?;
-        for (from, to) in [(&m.states, &m.batch_states), (&m.next_states, &m.batch_next_states)] {
-            let gather = gather_f32_rows_padded::launch(from.view(), m.indices.view(), to.view_mut(), width, stride);
-            recorder.launch(gather_f32_rows_padded_shape(m.sizes.batch), gather)?;
-        }
-        Ok(())
-    })
+pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
+    let (agent, replay, batch) = (parts.agent, parts.replay, &parts.memory.batch);
+    let (n, sizes) = (parts.config.batch, agent.sizes());
+    let (width, stride) = (sizes.state_dim() as u32, sizes.state_stride() as u32);
+    let sample = seg_tree_sample::launch(
+        replay.tree.view(),
+        agent.counters.view(),
+        batch.indices.view_mut(),
+        batch.priorities.view_mut(),
+        seed(parts.config),
+    );
+    let weights = per_is_weights::launch(batch.priorities.view(), agent.scalars.view(), batch.weights.view_mut());
+    let gather = |from: &crate::device::Buffer<f32>, to: &crate::device::Buffer<f32>| {
+        let launch = gather_f32_rows_padded::launch(from.view(), batch.indices.view(), to.view_mut(), width, stride);
+        (gather_f32_rows_padded_shape(n), launch)
+    };
+    let ring = &replay.ring;
+    let columns = gather_transitions::launch(
+        batch.indices.view(),
+        ring.actions.view(),
+        ring.rewards.view(),
+        ring.dones.view(),
+        ring.discount_powers.view(),
+        batch.actions.view_mut(),
+        batch.rewards.view_mut(),
+        batch.dones.view_mut(),
+        batch.discount_powers.view_mut(),
+    );
+    let flag = |values: &crate::device::Buffer<f32>| {
+        let launch =
+            flag_non_finite::launch(values.view(), parts.memory.flags.view_mut(), nan_flags::SAMPLE as u32);
+        (flag_non_finite_shape(values.len()), launch)
+    };
+    vec![
+        (seg_tree_sample_shape(n), sample),
+        (per_is_weights_shape(), weights),
+        gather(&ring.states, &batch.states),
+        gather(&ring.next_states, &batch.next_states),
+        (gather_transitions_shape(n), columns),
+        flag(&batch.states),
+        flag(&batch.next_states),
+        flag(&batch.rewards),
+        flag(&batch.weights),
+    ]
 }

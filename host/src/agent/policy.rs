@@ -1,0 +1,61 @@
+//! The agent as what chooses actions.
+
+use gpu_kernels::c51::c51_cvar;
+use gpu_kernels::explore::{ActRule, act, act_shape};
+use gpu_kernels::lanes::row_shape;
+use shared_types::Collector;
+
+use super::{Agent, Pass, width};
+use crate::device::{Buffer, Device};
+use crate::error::DeviceError;
+use crate::eval::Policy;
+use crate::market::Step;
+
+/// Actions by the network's CVaR, explored or greedy.
+pub struct NetworkPolicy<'a> {
+    device: &'a Device,
+    agent: &'a Agent,
+    rule: ActRule,
+    /// Says which random numbers are drawn.
+    collector: &'a Buffer<Collector>,
+}
+
+impl<'a> NetworkPolicy<'a> {
+    /// A policy that follows `rule`; its draws are those of the collector's step.
+    pub fn new(device: &'a Device, agent: &'a Agent, rule: ActRule, collector: &'a Buffer<Collector>) -> Self {
+        Self { device, agent, rule, collector }
+    }
+}
+
+impl Policy for NetworkPolicy<'_> {
+    fn act(&self, rows: &Buffer<f32>, actions: &Buffer<[u8; 4]>) -> Result<Vec<Step>, DeviceError> {
+        let agent = self.agent;
+        let pass = Pass::new(self.device, &agent.parameters, actions.len(), agent.learners)?;
+        let ranks = self.device.alloc_zeroed(actions.len() * width::ACTIONS)?;
+        let nothing = self.device.alloc::<f32>(0)?;
+        let mut steps = pass.forward(rows, &agent.parameters.online, &agent.keep, &agent.bus);
+        let cvar = c51_cvar::launch(
+            pass.heads.view(),
+            agent.atoms.view(),
+            agent.columns(),
+            agent.bus.view(),
+            ranks.view_mut(),
+        );
+        let act = act::launch(
+            ranks.view(),
+            nothing.view(),
+            agent.bus.view(),
+            self.collector.view(),
+            agent.counters.view(),
+            self.rule,
+            actions.view_mut(),
+        );
+        steps.push((row_shape(actions.len(), self.device.row_lanes()), cvar));
+        steps.push((act_shape(actions.len()), act));
+        Ok(steps)
+    }
+
+    fn state_stride(&self) -> usize {
+        self.agent.sizes().state_stride()
+    }
+}

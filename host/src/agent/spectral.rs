@@ -1,0 +1,95 @@
+//! Spectral norm of the trunk's matrices: power iterations and the operands they scale.
+
+use gpu_kernels::philox::philox_shape;
+use gpu_kernels::spectral::{
+    N_START_ITERATIONS, SpectralSizes, spectral_columns, spectral_rows, spectral_scale, spectral_scale_shape,
+    spectral_slabs_shape, spectral_start,
+};
+use shared_types::SpectralMatrix;
+
+use super::Parameters;
+use crate::device::{Buffer, Device};
+use crate::error::DeviceError;
+use crate::market::Step;
+
+/// State of the power iterations.
+pub struct SpectralNorm {
+    /// Left vectors of all matrices, of the online network, then of the target.
+    pub u: Buffer<f32>,
+    /// 1 / max(1, sigma / sigma_max) of each matrix, of the online network, then of the target.
+    pub scales: Buffer<f32>,
+    table: Buffer<SpectralMatrix>,
+    partials: Buffer<f32>,
+    products: Buffer<f32>,
+    sizes: SpectralSizes,
+    sigma_max: f32,
+    enabled: bool,
+}
+
+impl SpectralNorm {
+    /// Memory for the matrices that the layout marks.
+    pub fn new(device: &Device, parameters: &Parameters, sigma_max: f32, enabled: bool) -> Result<Self, DeviceError> {
+        let mut table = Vec::new();
+        let mut u_offset = 0;
+        for tensor in parameters.layout.tensors().iter().filter(|tensor| tensor.spectral) {
+            let [n_rows, n_cols] = [tensor.shape[0], tensor.shape[1]].map(|extent| extent as u32);
+            table.push(SpectralMatrix { offset: tensor.offset as u32, n_rows, n_cols, u_offset });
+            u_offset += n_rows;
+        }
+        let sizes = SpectralSizes::of(&table);
+        Ok(Self {
+            u: device.alloc_zeroed(2 * sizes.u_len)?,
+            scales: device.alloc_zeroed(2 * table.len())?,
+            table: device.upload(&table)?,
+            partials: device.alloc_zeroed(sizes.partials_len())?,
+            products: device.alloc_zeroed(2 * sizes.u_len)?,
+            sizes,
+            sigma_max,
+            enabled,
+        })
+    }
+
+    /// One power iteration on every matrix, and their operands.
+    pub fn iterate(&self, parameters: &Parameters) -> Vec<Step> {
+        let (online, target) = (&parameters.online, &parameters.target);
+        let enabled = u32::from(self.enabled);
+        let columns = spectral_columns::launch(
+            online.flat.view(),
+            target.flat.view(),
+            self.table.view(),
+            self.u.view(),
+            self.partials.view_mut(),
+            enabled,
+        );
+        let rows = spectral_rows::launch(
+            online.flat.view(),
+            target.flat.view(),
+            self.table.view(),
+            self.partials.view(),
+            self.products.view_mut(),
+            enabled,
+        );
+        let scale = spectral_scale::launch(
+            online.flat.view(),
+            target.flat.view(),
+            self.table.view(),
+            self.products.view(),
+            self.u.view_mut(),
+            self.scales.view_mut(),
+            online.shadow.view_mut(),
+            target.shadow.view_mut(),
+            self.sigma_max,
+            enabled,
+            parameters.precision,
+        );
+        let slabs = spectral_slabs_shape(&self.sizes);
+        vec![(slabs, columns), (slabs, rows), (spectral_scale_shape(&self.sizes), scale)]
+    }
+
+    /// Start vectors and the iterations on the initial weights.
+    pub fn start(&self, parameters: &Parameters, seed: [u32; 2]) -> Vec<Step> {
+        let mut steps = vec![(philox_shape(self.u.len()), spectral_start::launch(self.u.view_mut(), seed))];
+        (0..N_START_ITERATIONS).for_each(|_| steps.extend(self.iterate(parameters)));
+        steps
+    }
+}

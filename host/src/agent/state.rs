@@ -1,0 +1,103 @@
+//! All that the agent is, on the device.
+
+use bytemuck::Zeroable;
+use gpu_kernels::atoms::{atoms_update, atoms_update_shape};
+use gpu_kernels::counters::depth_keep;
+use gpu_kernels::heads::HeadColumns;
+use shared_types::market::N_BRANCHES;
+use shared_types::{Counters, Isv, SkipWindow, StepScalars};
+
+use super::{Learners, Parameters, Sizes, SpectralNorm};
+use crate::config::Config;
+use crate::device::{Buffer, Device};
+use crate::error::DeviceError;
+use crate::market::{Runner, Step};
+
+/// Parameters and everything else that lives from step to step.
+pub struct Agent {
+    /// What learns.
+    pub parameters: Parameters,
+    /// Power iterations.
+    pub spectral: SpectralNorm,
+    /// \[64\], the internal state vector; each entry has its own writer.
+    pub bus: Buffer<f32>,
+    /// \[1\], the averages of the bus that have had a sample, bit by index.
+    pub seeded: Buffer<u64>,
+    /// \[1\], which of the latest steps skipped their update.
+    pub skipped: Buffer<SkipWindow>,
+    /// \[1\].
+    pub counters: Buffer<Counters>,
+    /// \[1\], the step's scalars, with the depth masks of training passes.
+    pub scalars: Buffer<StepScalars>,
+    /// \[1\], the same with keep probabilities, for all other passes; written once.
+    pub keep: Buffer<StepScalars>,
+    /// Spacing of the atoms, \[4, K - 1\].
+    pub spacing: Buffer<f32>,
+    /// Atoms, \[4, K\]; written at an epoch's boundary.
+    pub atoms: Buffer<f32>,
+    /// Parts that are on.
+    pub learners: Learners,
+    start: Isv,
+    seed: [u32; 2],
+}
+
+impl Agent {
+    /// Takes the memory that `config` asks for; [`restart`](Self::restart) gives it values.
+    pub fn new(device: &Device, config: &Config) -> Result<Self, DeviceError> {
+        let sizes = Sizes::of(config);
+        let parameters = Parameters::new(device, sizes, config.precision)?;
+        let spectral =
+            SpectralNorm::new(device, &parameters, config.sigma_max as f32, config.learners.spectral)?;
+        let depth = |block| if config.learners.depth { depth_keep(block, config.depth_keep_last as f32) } else { 1.0 };
+        let keep = StepScalars { depth_mask: std::array::from_fn(depth), ..StepScalars::zeroed() };
+        Ok(Self {
+            spectral,
+            bus: device.alloc_zeroed(shared_types::isv::LEN)?,
+            seeded: device.alloc_zeroed(1)?,
+            skipped: device.alloc_zeroed(1)?,
+            counters: device.alloc_zeroed(1)?,
+            scalars: device.alloc_zeroed(1)?,
+            keep: device.upload(&[keep])?,
+            spacing: device.alloc_zeroed(N_BRANCHES * (sizes.atoms - 1))?,
+            atoms: device.alloc_zeroed(N_BRANCHES * sizes.atoms)?,
+            learners: config.learners,
+            start: Isv::at_start(
+                config.tau_init as f32,
+                config.e_start as f32,
+                config.v_min as f32,
+                config.v_max as f32,
+            ),
+            seed: [config.seed as u32, (config.seed >> 32) as u32],
+            parameters,
+        })
+    }
+
+    /// Sizes of the network.
+    pub fn sizes(&self) -> Sizes {
+        self.parameters.sizes
+    }
+
+    /// Columns of the heads' outputs.
+    pub fn columns(&self) -> HeadColumns {
+        HeadColumns::new(self.parameters.sizes.atoms)
+    }
+
+    /// Everything as before the first step, in place. `fold` varies nothing: each fold starts from the same values.
+    pub fn restart(&self, runner: Runner<'_>) -> Result<(), DeviceError> {
+        self.parameters.restart(self.seed)?;
+        self.bus.write(&self.start.entries)?;
+        self.seeded.zero()?;
+        self.skipped.zero()?;
+        self.counters.zero()?;
+        self.scalars.write(&[StepScalars { health_at_epoch: 1.0, ..StepScalars::zeroed() }])?;
+        self.spacing.zero()?;
+        runner.run([self.update_atoms()])?;
+        runner.run(self.spectral.start(&self.parameters, self.seed))
+    }
+
+    /// Puts the atoms where their spacing says.
+    pub fn update_atoms(&self) -> Step {
+        let launch = atoms_update::launch(self.spacing.view(), self.bus.view(), self.atoms.view_mut());
+        (atoms_update_shape(), launch)
+    }
+}

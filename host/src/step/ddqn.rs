@@ -1,0 +1,40 @@
+//! Child graph `ddqn`: online and target passes on s', greedy actions, projected target distributions.
+
+use gpu_kernels::c51::{c51_q, c51_targets, c51_targets_shape};
+use gpu_kernels::lanes::row_shape;
+use gpu_kernels::non_finite::{flag_non_finite, flag_non_finite_shape};
+use shared_types::nan_flags;
+
+use super::StepParts;
+use crate::market::Step;
+
+pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
+    let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
+    let (parameters, bus) = (&agent.parameters, &agent.bus);
+    let (n, lanes) = (parts.config.batch, parts.device.row_lanes());
+    let mut steps = memory.online_next.forward(&batch.next_states, &parameters.online, &agent.scalars, bus);
+    let q = c51_q::launch(
+        memory.online_next.heads.view(),
+        agent.atoms.view(),
+        agent.columns(),
+        memory.next_q.view_mut(),
+        memory.next_actions.view_mut(),
+    );
+    steps.push((row_shape(n, lanes), q));
+    steps.extend(memory.target_next.forward(&batch.next_states, &parameters.target, &agent.keep, bus));
+    let targets = c51_targets::launch(
+        memory.target_next.heads.view(),
+        memory.next_actions.view(),
+        batch.rewards.view(),
+        batch.dones.view(),
+        batch.discount_powers.view(),
+        bus.view(),
+        agent.atoms.view(),
+        agent.columns(),
+        memory.targets.view_mut(),
+    );
+    steps.push((c51_targets_shape(n, lanes), targets));
+    let flag = flag_non_finite::launch(memory.targets.view(), memory.flags.view_mut(), nan_flags::DDQN as u32);
+    steps.push((flag_non_finite_shape(memory.targets.len()), flag));
+    steps
+}

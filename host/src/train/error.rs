@@ -1,0 +1,46 @@
+//! What may go wrong in training.
+
+use std::path::PathBuf;
+
+use crate::error::DeviceError;
+use crate::market::rules::RulesError;
+use crate::market::walk_forward::WalkForwardError;
+use crate::run::RunError;
+
+/// Why training stopped, or did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Too few bars for the folds.
+    #[error(transparent)]
+    WalkForward(#[from] WalkForwardError),
+    /// Too few bars in a part.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// The run's folder.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A checkpoint that is whole but of another run.
+    #[error("{}: {reason}; resume the run that it belongs to, or start a new one", path.display())]
+    Checkpoint {
+        /// Its folder.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// No checkpoint to test.
+    #[error("fold {0} has no checkpoint to test: the run's folder was changed; train it again")]
+    NoCandidate(u32),
+    /// The device finished its steps and told nothing.
+    #[error("the device finished its steps but published nothing; run it with ONEGRAPH_CHECK=1 on the CPU and report it")]
+    NothingPublished,
+}
+
+impl TrainError {
+    /// Whether the input is to blame: the program then exits with 2.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } | Self::Run(_))
+    }
+}

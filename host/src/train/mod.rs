@@ -1,0 +1,299 @@
+//! Walk-forward training: folds of epochs, each epoch collection, steps, a boundary, a validation and a checkpoint.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`trainer`] | what is on the device, and what can be done with it |
+//! | [`collection`] | the environments' graph |
+//! | [`stored`] | buffers as a checkpoint holds them |
+//! | [`error`] | what may go wrong |
+
+pub mod collection;
+pub mod error;
+pub mod stored;
+pub mod trainer;
+
+use std::time::Instant;
+
+pub use error::TrainError;
+use shared_types::{BarRecord, isv};
+pub use trainer::{SegmentedPart, Trainer};
+
+use crate::config::Config;
+use crate::data::Bars;
+use crate::data::simulate::Market;
+use crate::device::Device;
+use crate::eval::backtest::Validation;
+use crate::eval::evaluation::{Evaluation, FoldTest, Selection, Times};
+use crate::eval::records::PathRecords;
+use crate::eval::statistics;
+use crate::eval::threshold_rule::Deviating;
+use crate::interrupt::Interrupt;
+use crate::market::walk_forward::{Fold, walk_forward};
+use crate::metrics::{EpochMetrics, EpochTimes, QMetrics, ValidationMetrics};
+use crate::progress::{Progress, Status};
+use crate::run::{Checkpoint, CheckpointId, CheckpointMeta, CheckpointWriter, MetricsLog, RunFolder};
+
+/// Trades that a checkpoint's validation must have for it to be chosen.
+const LEAST_TRADES: u64 = 20;
+/// Decays of the exploration rate that must have gone by.
+const EXPLORING_DECAYS: f64 = 3.0;
+
+/// A run in its folder.
+pub struct Run<'a> {
+    /// Where it runs.
+    pub device: &'a Device,
+    /// The effective configuration.
+    pub config: &'a Config,
+    /// The bars.
+    pub bars: &'a Bars,
+    /// Where it leaves its files.
+    pub folder: &'a RunFolder,
+    /// Whether the user wants it to stop.
+    pub interrupt: &'a Interrupt,
+    /// What the market returns from, bar by bar, where it is a simulator that does.
+    pub deviations: Option<&'a [f64]>,
+}
+
+/// How a run ended.
+pub enum RunEnd {
+    /// All folds were trained and tested.
+    Done(Box<Evaluation>),
+    /// The user stopped it; it can be resumed.
+    Interrupted,
+}
+
+/// Wall-clock seconds since `started`.
+fn since(started: Instant) -> f64 {
+    started.elapsed().as_secs_f64()
+}
+
+impl Run<'_> {
+    /// Trains every fold from where the folder's latest checkpoint stands, and tests the best checkpoint of each.
+    pub fn train(&self, progress: &mut Progress) -> Result<RunEnd, TrainError> {
+        let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
+        let mut trainer = Trainer::new(self.device, self.config, self.bars)?;
+        let latest = self.folder.latest_checkpoint()?;
+        let mut metrics = self.folder.metrics(latest.as_ref().map(|checkpoint| checkpoint.meta().id))?;
+        let seconds_before = latest.as_ref().map_or(0.0, |checkpoint| checkpoint.meta().seconds);
+        let started = Instant::now();
+        let mut resumed = latest;
+        for (index, fold) in folds.iter().enumerate() {
+            let number = index as u32 + 1;
+            if resumed.as_ref().is_some_and(|checkpoint| checkpoint.meta().id.fold > number) {
+                continue;
+            }
+            trainer.begin_fold(fold)?;
+            let mut epoch = 0;
+            match resumed.take() {
+                Some(checkpoint) => {
+                    load(&mut trainer, &checkpoint, self.config)?;
+                    epoch = checkpoint.meta().id.epoch;
+                }
+                None => trainer.warm_up()?,
+            }
+            while epoch < self.config.epochs {
+                epoch += 1;
+                let id = CheckpointId { fold: number, epoch };
+                let clock = || seconds_before + since(started);
+                self.epoch(&mut trainer, fold, id, &mut metrics, &clock, progress)?;
+                if self.interrupt.requested() && (epoch < self.config.epochs || index + 1 < folds.len()) {
+                    return Ok(RunEnd::Interrupted);
+                }
+            }
+        }
+        Ok(RunEnd::Done(Box::new(self.test(&mut trainer, &folds, &metrics)?)))
+    }
+
+    fn epoch(
+        &self,
+        trainer: &mut Trainer,
+        fold: &Fold,
+        id: CheckpointId,
+        log: &mut MetricsLog,
+        clock: &dyn Fn() -> f64,
+        progress: &mut Progress,
+    ) -> Result<(), TrainError> {
+        let (mut times, bars) = (EpochTimes::default(), u64::from(self.config.bars_per_epoch));
+        let timed = |seconds: &mut f64, started: Instant| *seconds = since(started);
+        let started = Instant::now();
+        trainer.collect(bars)?;
+        timed(&mut times.collect_s, started);
+        let env_steps_per_s = (bars * self.config.environments as u64) as f64 / times.collect_s;
+
+        let started = Instant::now();
+        let mut status = self.status(id, env_steps_per_s, log);
+        for step in 1..=self.config.steps_per_epoch {
+            trainer.step()?;
+            if let Some(published) = trainer.published() {
+                status.loss = f64::from(published.readback.total_loss);
+            }
+            status.steps_per_s = f64::from(step) / since(started);
+            progress.update(&status);
+        }
+        trainer.finish_steps()?;
+        timed(&mut times.train_s, started);
+
+        let started = Instant::now();
+        trainer.boundary()?;
+        let validation = trainer.trade_segments(SegmentedPart::Validation, &fold.validation)?;
+        let n_bars = fold.validation.len().min(fold.train.len());
+        let training = fold.train.end - n_bars..fold.train.end;
+        let train_records = trainer.trade_segments(SegmentedPart::Training, &training)?;
+        timed(&mut times.validate_s, started);
+
+        let mut metrics = self.metrics(trainer, id)?;
+        metrics.actions = trainer.action_mix(bars)?;
+        metrics.env_steps_per_s = env_steps_per_s;
+        metrics.steps_per_s = f64::from(self.config.steps_per_epoch) / times.train_s;
+        metrics.train_sharpe = Some(Validation::of(&train_records, self.bars_a_year()).sharpe);
+        metrics.validation = Some(self.validation(&validation, id, log));
+        let score = metrics.validation.as_ref().filter(|validation| validation.eligible).map(|v| v.sharpe);
+
+        let started = Instant::now();
+        let meta = CheckpointMeta {
+            id,
+            step: trainer.steps_done(),
+            validation_score: score,
+            seconds: clock(),
+            config_fingerprint: self.config.fingerprint(),
+        };
+        save(trainer, self.folder, meta)?;
+        timed(&mut times.checkpoint_s, started);
+        (metrics.times, metrics.seconds) = (times, clock());
+        status.loss = metrics.loss;
+        status.validation_sharpe = metrics.validation.as_ref().map(|validation| validation.sharpe);
+        status.epochs_done += 1;
+        tracing::debug!(fold = id.fold, epoch = id.epoch, loss = metrics.loss, "epoch");
+        log.append(metrics)?;
+        progress.epoch(&status);
+        Ok(())
+    }
+
+    fn status(&self, id: CheckpointId, env_steps_per_s: f64, log: &MetricsLog) -> Status {
+        let before = log.epochs().last().and_then(|epoch| epoch.validation.as_ref());
+        Status {
+            epochs_done: (id.fold - 1) * self.config.epochs + id.epoch - 1,
+            fold: id.fold,
+            env_steps_per_s,
+            validation_sharpe: before.map(|validation| validation.sharpe),
+            ..Status::default()
+        }
+    }
+
+    fn metrics(&self, trainer: &Trainer, id: CheckpointId) -> Result<EpochMetrics, TrainError> {
+        let published = trainer.published().ok_or(TrainError::NothingPublished)?;
+        let (readback, bus) = (published.readback, trainer.bus()?.entries);
+        let entry = |index: usize| f64::from(bus[index]);
+        Ok(EpochMetrics {
+            fold: id.fold,
+            epoch: id.epoch,
+            step: trainer.steps_done(),
+            loss: readback.total_loss.into(),
+            mse: readback.mse_loss.into(),
+            grad_norm: f64::from(readback.grad_norm_sq).sqrt(),
+            q: QMetrics {
+                mean: readback.q_mean.into(),
+                min: readback.q_min.into(),
+                max: readback.q_max.into(),
+                variance: readback.q_variance.into(),
+                avg_max: readback.avg_max_q.into(),
+            },
+            causal_mean: readback.causal_mean_sens.into(),
+            gamma: entry(isv::GAMMA),
+            tau: entry(isv::TAU),
+            epsilon: entry(isv::EPSILON),
+            kelly_cap: entry(isv::KELLY_CAP),
+            health: entry(isv::HEALTH),
+            risk_eta: entry(isv::RISK_ETA),
+            skipped: bus[isv::SKIPPED_UPDATES] as u64,
+            ..EpochMetrics::default()
+        })
+    }
+
+    fn bars_a_year(&self) -> f64 {
+        statistics::bars_a_year(&self.bars.time_ns, self.bars.interval_ns)
+    }
+
+    /// The last epoch counts as a candidate when no earlier one did.
+    fn validation(&self, records: &[BarRecord], id: CheckpointId, log: &MetricsLog) -> ValidationMetrics {
+        let path = PathRecords::of(records);
+        let all = Validation::of(records, self.bars_a_year());
+        let exploring = f64::from(id.epoch) <= EXPLORING_DECAYS * self.config.decay;
+        let mut of_fold = log.epochs().iter().filter(|epoch| epoch.fold == id.fold);
+        let none_before = !of_fold.any(|epoch| epoch.validation.as_ref().is_some_and(|v| v.eligible));
+        let returns = path.returns64();
+        ValidationMetrics {
+            sharpe: all.sharpe,
+            total_return: all.log_growth.exp_m1(),
+            max_drawdown: statistics::max_drawdown(&returns),
+            trades: all.n_trades,
+            eligible: (!exploring && all.n_trades >= LEAST_TRADES) || (id.epoch == self.config.epochs && none_before),
+            ..path.validation_metrics()
+        }
+    }
+
+    fn test(&self, trainer: &mut Trainer, folds: &[Fold], log: &MetricsLog) -> Result<Evaluation, TrainError> {
+        let mut tests = Vec::new();
+        for (index, fold) in folds.iter().enumerate() {
+            let number = index as u32 + 1;
+            let best = self.folder.best_checkpoint(number)?.ok_or(TrainError::NoCandidate(number))?;
+            let checkpoint = Checkpoint::open(&self.folder.checkpoint_path(best))?;
+            trainer.begin_fold(fold)?;
+            load(trainer, &checkpoint, self.config)?;
+            let threshold_rule = match self.deviations {
+                Some(deviations) => {
+                    let (params, bus) = (trainer.params_of(&fold.test)?, trainer.bus()?);
+                    let deviating =
+                        Deviating { market: trainer.market(), params: &params, bus: &bus, deviations };
+                    Some(deviating.test(trainer.runner(), &fold.train, &fold.test)?)
+                }
+                None => None,
+            };
+            let records = trainer.test(&fold.test)?;
+            tests.push(FoldTest { selection: selection(best, log), records, threshold_rule });
+        }
+        let times = Times { time_ns: &self.bars.time_ns, interval_ns: self.bars.interval_ns };
+        Ok(Evaluation::new(&tests, times, self.config.seed))
+    }
+}
+
+fn selection(best: CheckpointId, log: &MetricsLog) -> Selection {
+    let of_fold = || log.epochs().iter().filter(|epoch| epoch.fold == best.fold);
+    let eligible = |epoch: &&EpochMetrics| epoch.validation.as_ref().is_some_and(|v| v.eligible);
+    let chosen = of_fold().find(|epoch| epoch.epoch == best.epoch);
+    let validation = chosen.and_then(|epoch| epoch.validation.as_ref());
+    Selection {
+        epoch: Some(best.epoch.into()),
+        n_candidates: Some(of_fold().filter(eligible).count() as u64),
+        train_sharpe: chosen.and_then(|epoch| epoch.train_sharpe),
+        validation_sharpe: validation.map(|validation| validation.sharpe),
+        validation_trades: validation.map(|validation| validation.trades),
+    }
+}
+
+/// Writes everything that the run needs to go on.
+fn save(trainer: &Trainer, folder: &RunFolder, meta: CheckpointMeta) -> Result<(), TrainError> {
+    let mut writer = CheckpointWriter::new(folder)?;
+    for (name, buffer) in trainer.state() {
+        writer = writer.tensor(name, buffer.dtype(), &[buffer.n_elements()], &buffer.read_bytes()?)?;
+    }
+    writer.finish(meta)?;
+    Ok(())
+}
+
+/// Takes over what a checkpoint holds, in place.
+pub fn load(trainer: &mut Trainer, checkpoint: &Checkpoint, config: &Config) -> Result<(), TrainError> {
+    let refuse = |reason: String| TrainError::Checkpoint { path: checkpoint.path().to_owned(), reason };
+    if checkpoint.meta().config_fingerprint != config.fingerprint() {
+        return Err(refuse("it was written with another configuration".into()));
+    }
+    for (name, buffer) in trainer.state() {
+        let tensor = checkpoint.tensor(name).ok_or_else(|| refuse(format!("it lacks `{name}`")))?;
+        let fits = tensor.dtype == buffer.dtype() && tensor.shape == [buffer.n_elements()];
+        if !fits {
+            return Err(refuse(format!("`{name}` is {:?} {:?}", tensor.dtype, tensor.shape)));
+        }
+        buffer.write_bytes(tensor.bytes)?;
+    }
+    trainer.resume_at(checkpoint.meta().step)
+}
