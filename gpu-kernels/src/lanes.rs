@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 use cuda_std::shape::Dim3;
-use cuda_std::warp::{self, WarpReductionOp};
+use cuda_std::warp::{self, WarpReductionOp, WarpShuffleValue};
 
 /// Lanes of a warp.
 pub(crate) const N_LANES: usize = 32;
@@ -10,7 +10,7 @@ const WHOLE_WARP: u32 = u32::MAX;
 
 /// The value of the lane whose number differs by the bits of `lane_mask`.
 #[inline(always)]
-pub(crate) fn across(value: f32, lane_mask: u32) -> f32 {
+pub(crate) fn across<T: WarpShuffleValue>(value: T, lane_mask: u32) -> T {
     // SAFETY: all lanes of the warp take part, as this module demands of its callers.
     unsafe { warp::warp_shuffle_xor(WHOLE_WARP, value, lane_mask, N_LANES as u32) }.0
 }
@@ -18,7 +18,7 @@ pub(crate) fn across(value: f32, lane_mask: u32) -> f32 {
 /// Combines the values of all lanes; every lane gets the result. `combine` must not depend on the order of its two values,
 /// which differs from lane to lane.
 #[inline(always)]
-pub(crate) fn all(mut value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+pub(crate) fn all<T: WarpShuffleValue + Copy>(mut value: T, combine: impl Fn(T, T) -> T) -> T {
     let mut distance = N_LANES as u32 / 2;
     while distance > 0 {
         value = combine(value, across(value, distance));
@@ -46,9 +46,42 @@ pub fn row_sum(value: f32) -> f32 {
     row(value, |a, b| a + b)
 }
 
+/// Rows of a block at most.
+pub const ROWS_A_BLOCK: usize = 8;
+
+/// Orders memory among the lanes of a row.
+#[inline(always)]
+pub fn sync_row() {
+    if of_row() != 1 {
+        // SAFETY: all lanes of the warp take part, as this module demands of its callers.
+        unsafe { warp::sync_warp(WHOLE_WARP) };
+    }
+}
+
+/// Sum of the values of the lanes before this one, and of all lanes.
+#[inline(always)]
+pub(crate) fn sum_before(value: f32) -> (f32, f32) {
+    let lane = thread::thread_idx_x() as usize % N_LANES;
+    let mut sum = value;
+    let mut distance = 1;
+    while distance < N_LANES {
+        // SAFETY: all lanes of the warp take part, as this module demands of its callers.
+        let (before, _) = unsafe { warp::warp_shuffle_up(WHOLE_WARP, sum, distance as u32, N_LANES as u32) };
+        if lane >= distance {
+            sum += before;
+        }
+        distance *= 2;
+    }
+    // SAFETY: as above.
+    let (before, _) = unsafe { warp::warp_shuffle_up(WHOLE_WARP, sum, 1, N_LANES as u32) };
+    // SAFETY: as above.
+    let (all, _) = unsafe { warp::warp_shuffle_idx(WHOLE_WARP, sum, N_LANES as u32 - 1, N_LANES as u32) };
+    (if lane == 0 { 0.0 } else { before }, all)
+}
+
 /// Launch of a kernel that gives each of `n_rows` rows `lanes` lanes (32 or 1): blocks of (lanes, rows).
 pub const fn row_shape(n_rows: usize, lanes: u32) -> LaunchShape {
-    let rows_a_block = if lanes == 1 { 1 } else { 8 };
+    let rows_a_block = if lanes == 1 { 1 } else { ROWS_A_BLOCK };
     let n_blocks = if n_rows == 0 { 1 } else { n_rows.div_ceil(rows_a_block) };
     LaunchShape::new(Dim3::new(n_blocks as u32, 1, 1), Dim3::new(lanes, rows_a_block as u32, 1))
 }

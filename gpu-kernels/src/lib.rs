@@ -1,8 +1,13 @@
 //! The kernels, a file per subject.
 
+pub mod atoms;
+pub mod boundary;
+pub mod c51;
 pub mod copy;
 pub mod counters;
+pub mod explore;
 pub mod gather;
+pub mod heads;
 pub mod is_weights;
 pub mod lanes;
 pub mod market;

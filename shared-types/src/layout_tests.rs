@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::string::String;
 
 use crate::{
-    BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, Isv, MarketBar,
-    PendingStep, Readback, Schedule, StepScalars, isv, nan_flags, stream,
+    BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, Isv, LossTotals,
+    MarketBar, PendingStep, Readback, Schedule, StepScalars, isv, nan_flags, stream,
 };
 
 /// What `assert_layout!` knows of a type.
@@ -45,6 +45,7 @@ fn the_layouts_are_the_documented_ones() {
     list::<Collector>(&mut out);
     list::<CollectorSums>(&mut out);
     list::<FeatureScale>(&mut out);
+    list::<LossTotals>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
 }
 
@@ -72,6 +73,7 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<Collector>();
     check::<CollectorSums>();
     check::<FeatureScale>();
+    check::<LossTotals>();
 }
 
 #[test]

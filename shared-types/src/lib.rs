@@ -7,6 +7,7 @@
 //! | [`Control`] | 64 | host (inputs), last kernel of the step (stamps) | `increment_step_counters`; host |
 //! | [`Isv`] | 256 | `adam_update`, epoch-boundary kernels, collector | every child graph; host |
 //! | [`StepScalars`] | 32 | `increment_step_counters`, `tau_update` (`health_at_epoch`) | every child graph |
+//! | [`LossTotals`] | 64 | `loss_totals` | gating, ISV, readback |
 //! | [`Schedule`] | 32 | host, once, by value | `increment_step_counters` |
 //! | [`MarketBar`] | 32 | `market_bars`, once a fold | environments |
 //! | [`EnvParams`] | 80 | host, once a fold | environments |
@@ -21,6 +22,7 @@
 
 mod control;
 pub mod isv;
+mod loss;
 pub mod market;
 pub mod nan_flags;
 mod precision;
@@ -30,6 +32,7 @@ pub mod stream;
 
 pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
 pub use isv::Isv;
+pub use loss::LossTotals;
 pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, FeatureScale, MarketBar, PendingStep};
 pub use precision::Precision;
 pub use product::{Epilogue, Product, ProductForm};
