@@ -20,3 +20,17 @@ pub fn ln(x: f32) -> f32 {
 pub fn pow(base: f32, exponent: f32) -> f32 {
     libm::powf(base, exponent)
 }
+
+/// `base` to a whole power, by repeated squaring: at most 62 roundings.
+#[inline]
+pub fn power(base: f64, mut exponent: u32) -> f64 {
+    let (mut square, mut value) = (base, 1.0);
+    while exponent != 0 {
+        if exponent & 1 != 0 {
+            value *= square;
+        }
+        square *= square;
+        exponent >>= 1;
+    }
+    value
+}

@@ -16,21 +16,33 @@
 //! | [`Collector`] | 16 | `collector_advance` | collection |
 //! | [`CollectorSums`] | 16 | `collector_partials` | `regime_update`, `kelly_cap_update` |
 //! | [`FeatureScale`] | 16 | `feature_scales`, once a fold | `scale_features`; host |
+//! | [`LossTotals`] | 64 | the loss's kernels | `gate_step`, `isv_update`, `publish` |
+//! | [`LearnerRange`] | 16 | host, once | `gradient_norm`, `gate_step` |
+//! | [`GradientNorm`] | 8 | `gradient_norm` | `gate_step` |
+//! | [`GateParams`] | 16 | host, once, by value | `gate_step` |
+//! | [`UpdateScalars`] | 32 | `gate_step` | `adamw`, `isv_update`, `publish` |
+//! | [`SkipWindow`] | 144 | `isv_update` | the same |
+//! | [`SpectralMatrix`] | 16 | host, once | `spectral` |
 #![no_std]
 
 mod control;
 pub mod isv;
+pub mod learner;
 pub mod market;
 pub mod nan_flags;
 mod precision;
 mod readback;
 pub mod stream;
+mod totals;
+mod update;
 
 pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
 pub use isv::Isv;
 pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, FeatureScale, MarketBar, PendingStep};
 pub use precision::Precision;
 pub use readback::Readback;
+pub use totals::LossTotals;
+pub use update::{GateParams, GradientNorm, LearnerRange, SKIP_WINDOW, SkipWindow, SpectralMatrix, UpdateScalars};
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.
 macro_rules! assert_layout {

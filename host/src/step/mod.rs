@@ -1,11 +1,15 @@
 //! The training step as a list of child graphs, a file each, in the order in which they run.
 
+mod control;
 mod counters;
 mod memory;
 mod per_priority;
 mod per_sample;
+mod readback;
 
+pub use control::ControlPage;
 pub use memory::{StepMemory, StepSizes};
+pub use readback::{Pages, Published, ReadbackReader};
 
 use crate::device::Device;
 use crate::error::DeviceError;
