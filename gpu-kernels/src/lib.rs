@@ -1,21 +1,32 @@
 //! The kernels, a file per subject.
 
+pub mod adamw;
 pub mod atoms;
 pub mod boundary;
+pub mod branches;
 pub mod c51;
+pub mod columns;
 pub mod copy;
 pub mod counters;
 pub mod explore;
+pub mod gate;
 pub mod gather;
 pub mod heads;
 pub mod is_weights;
+pub mod isv;
 pub mod lanes;
 pub mod market;
 pub mod math;
 pub mod matmul;
+pub mod non_finite;
+pub mod norm;
 pub mod operand;
 pub mod philox;
+pub mod publish;
 pub mod reduce;
 pub mod scan;
 pub mod seg_tree;
+pub mod spectral;
+pub mod sweep;
 pub mod transitions;
+pub mod trunk;

@@ -7,8 +7,9 @@ use std::fmt::Write;
 use std::string::String;
 
 use crate::{
-    BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, Isv, LossTotals,
-    MarketBar, PendingStep, Readback, Schedule, StepScalars, isv, nan_flags, stream,
+    BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, GateParams,
+    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, Readback, SKIP_WINDOW, Schedule, SkipWindow,
+    SpectralMatrix, StepScalars, UpdateScalars, isv, learner, nan_flags, stream,
 };
 
 /// What `assert_layout!` knows of a type.
@@ -46,6 +47,12 @@ fn the_layouts_are_the_documented_ones() {
     list::<CollectorSums>(&mut out);
     list::<FeatureScale>(&mut out);
     list::<LossTotals>(&mut out);
+    list::<LearnerRange>(&mut out);
+    list::<GradientNorm>(&mut out);
+    list::<GateParams>(&mut out);
+    list::<UpdateScalars>(&mut out);
+    list::<SkipWindow>(&mut out);
+    list::<SpectralMatrix>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
 }
 
@@ -74,6 +81,12 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<CollectorSums>();
     check::<FeatureScale>();
     check::<LossTotals>();
+    check::<LearnerRange>();
+    check::<GradientNorm>();
+    check::<GateParams>();
+    check::<UpdateScalars>();
+    check::<SkipWindow>();
+    check::<SpectralMatrix>();
 }
 
 #[test]
@@ -117,4 +130,33 @@ fn the_bus_starts_as_documented() {
     expected[44] = 1.0;
     expected[45] = 1.0;
     assert_eq!(bus.entries, expected);
+}
+
+#[test]
+fn gated_learners_take_back_their_own_counters() {
+    let counters: Counters = bytemuck::cast([10, 20, 30, 40, 50, 60, 70, 80]);
+    assert_eq!(counters.without(0), counters);
+    for l in 0..learner::N_LEARNERS {
+        let after = counters.without(1 << l);
+        for other in 0..learner::N_LEARNERS {
+            let taken = if other == l { 1 } else { 0 };
+            assert_eq!(after.applied(other), counters.applied(other) - taken, "{}", learner::NAMES[l]);
+        }
+        assert_eq!(after.rng_step, 80, "steps are counted, gated or not");
+    }
+}
+
+#[test]
+fn the_window_counts_the_last_thousand_steps() {
+    let mut window = SkipWindow::default();
+    let mut history = std::collections::VecDeque::new();
+    for step in 1..5000 {
+        let skipped = step % 7 == 0 || (1500..1700).contains(&step);
+        history.push_back(skipped);
+        if history.len() > SKIP_WINDOW {
+            history.pop_front();
+        }
+        window.record(step, skipped);
+        assert_eq!(window.n_skipped as usize, history.iter().filter(|skipped| **skipped).count(), "step {step}");
+    }
 }

@@ -7,7 +7,6 @@
 //! | [`Control`] | 64 | host (inputs), last kernel of the step (stamps) | `increment_step_counters`; host |
 //! | [`Isv`] | 256 | `adam_update`, epoch-boundary kernels, collector | every child graph; host |
 //! | [`StepScalars`] | 32 | `increment_step_counters`, `tau_update` (`health_at_epoch`) | every child graph |
-//! | [`LossTotals`] | 64 | `loss_totals` | gating, ISV, readback |
 //! | [`Schedule`] | 32 | host, once, by value | `increment_step_counters` |
 //! | [`MarketBar`] | 32 | `market_bars`, once a fold | environments |
 //! | [`EnvParams`] | 80 | host, once a fold | environments |
@@ -18,10 +17,18 @@
 //! | [`CollectorSums`] | 16 | `collector_partials` | `regime_update`, `kelly_cap_update` |
 //! | [`Product`] | 48 | host, once | matrix products |
 //! | [`FeatureScale`] | 16 | `feature_scales`, once a fold | `scale_features`; host |
+//! | [`LossTotals`] | 64 | the loss's kernels | `gate_step`, `isv_update`, `publish` |
+//! | [`LearnerRange`] | 16 | host, once | `gradient_norm`, `gate_step` |
+//! | [`GradientNorm`] | 8 | `gradient_norm` | `gate_step` |
+//! | [`GateParams`] | 16 | host, once, by value | `gate_step` |
+//! | [`UpdateScalars`] | 32 | `gate_step` | `adamw`, `isv_update`, `publish` |
+//! | [`SkipWindow`] | 144 | `isv_update` | the same |
+//! | [`SpectralMatrix`] | 16 | host, once | `spectral` |
 #![no_std]
 
 mod control;
 pub mod isv;
+pub mod learner;
 mod loss;
 pub mod market;
 pub mod nan_flags;
@@ -29,6 +36,7 @@ mod precision;
 mod product;
 mod readback;
 pub mod stream;
+mod update;
 
 pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
 pub use isv::Isv;
@@ -37,6 +45,7 @@ pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, Featu
 pub use precision::Precision;
 pub use product::{Epilogue, Product, ProductForm};
 pub use readback::Readback;
+pub use update::{GateParams, GradientNorm, LearnerRange, SKIP_WINDOW, SkipWindow, SpectralMatrix, UpdateScalars};
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.
 macro_rules! assert_layout {

@@ -234,8 +234,7 @@ impl Backward {
         learners: Learners,
     ) -> Result<Self, DeviceError> {
         let sizes = parameters.sizes;
-        let (h, m, precision, n_heads) =
-            (sizes.hidden, sizes.branch_hidden, parameters.precision, HEAD_NAMES.len());
+        let (h, m, precision, n_heads) = (sizes.hidden, sizes.branch_hidden, parameters.precision, HEAD_NAMES.len());
         let floats = |width: usize| device.alloc_zeroed::<f32>(n_rows * width);
         let operands = |width: usize| device.alloc_zeroed::<u16>(n_rows * width * precision.words());
         Ok(Self {
@@ -317,12 +316,7 @@ impl Backward {
         let mut steps = vec![self.column_partials(&self.d_heads, 0, head_stride, 1)];
         steps.extend(self.weights.out.launch(self.d_heads.all(), pass.head_hidden.all(), None, gradient));
         steps.push(self.inputs.out.launch(self.d_heads.all(), shadow(), through_silu));
-        steps.push(self.column_partials(
-            &self.d_head_pre,
-            self.columns.hidden,
-            self.sizes.branch_hidden,
-            n_heads,
-        ));
+        steps.push(self.column_partials(&self.d_head_pre, self.columns.hidden, self.sizes.branch_hidden, n_heads));
         steps.extend(self.weights.hidden.launch(self.d_head_pre.all(), pass.branch_in.all(), None, gradient));
         let d_branch_in = Output::Store(self.d_branch_in.all(), None);
         steps.push(self.inputs.hidden.launch(self.d_head_pre.all(), shadow(), d_branch_in));

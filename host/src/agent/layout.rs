@@ -192,12 +192,7 @@ impl Layout {
         for block in 0..N_BLOCKS {
             self.add(Group::Theta, format!("trunk.block{block}.gain"), &[h], Init::One);
             for layer in 1..=2 {
-                spectral(self.add(
-                    Group::Theta,
-                    format!("trunk.block{block}.w{layer}"),
-                    &[h, h],
-                    Init::Normal(1.0),
-                ));
+                spectral(self.add(Group::Theta, format!("trunk.block{block}.w{layer}"), &[h, h], Init::Normal(1.0)));
                 self.add(Group::Theta, format!("trunk.block{block}.b{layer}"), &[h], Init::Zero);
             }
         }

@@ -230,11 +230,7 @@ impl Pass {
             (row_wise, entry),
         ];
         for block in 0..N_BLOCKS {
-            let silu = Output::Silu {
-                c: self.pre[block].all(),
-                d: self.hidden[block].all(),
-                bias: flat.all(),
-            };
+            let silu = Output::Silu { c: self.pre[block].all(), d: self.hidden[block].all(), bias: flat.all() };
             steps.push(products.first[block].launch(self.normed[block].all(), weights.shadow.all(), silu));
             let store = Output::Store(self.added.all(), Some(flat.all()));
             steps.push(products.second[block].launch(self.hidden[block].all(), weights.shadow.all(), store));

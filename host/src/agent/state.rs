@@ -46,8 +46,7 @@ impl Agent {
     pub fn new(device: &Device, config: &Config) -> Result<Self, DeviceError> {
         let sizes = Sizes::of(config);
         let parameters = Parameters::new(device, sizes, config.precision)?;
-        let spectral =
-            SpectralNorm::new(device, &parameters, config.sigma_max as f32, config.learners.spectral)?;
+        let spectral = SpectralNorm::new(device, &parameters, config.sigma_max as f32, config.learners.spectral)?;
         let depth = |block| if config.learners.depth { depth_keep(block, config.depth_keep_last as f32) } else { 1.0 };
         let keep = StepScalars { depth_mask: std::array::from_fn(depth), ..StepScalars::zeroed() };
         Ok(Self {

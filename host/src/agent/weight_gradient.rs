@@ -38,11 +38,8 @@ impl WeightGradient {
             n_blocks += product.m.div_ceil(TILE) * product.n.div_ceil(TILE);
         }
         let n_rows = list.iter().map(|product| product.k).max().unwrap_or(0);
-        let n_parts = if device.row_lanes() == 1 {
-            1
-        } else {
-            ENOUGH_BLOCKS.div_ceil(n_blocks).min(n_rows / LEAST_ROWS).max(1)
-        };
+        let n_parts =
+            if device.row_lanes() == 1 { 1 } else { ENOUGH_BLOCKS.div_ceil(n_blocks).min(n_rows / LEAST_ROWS).max(1) };
         let largest = list.iter().map(|product| (product.m * product.n) as usize).max().unwrap_or(0);
         Ok(Self {
             matmul: Matmul::in_parts(device, ProductForm::Tn, precision, list, n_parts, part_len)?,

@@ -60,6 +60,26 @@ impl<T: Pod> Pinned<T> {
         unsafe { element.write_volatile(value) }
     }
 
+    /// Word `word` of element `index`, by an atomic load.
+    ///
+    /// # Panics
+    /// If there is no such word, or `ordering` is not one of a load.
+    pub fn load_word(&self, index: usize, word: usize, ordering: Ordering) -> u32 {
+        let word = self.word(index, word);
+        // SAFETY: in bounds and aligned by `word`, live as long as `self`.
+        unsafe { u32::atomic_load(word, ordering) }
+    }
+
+    /// Overwrites word `word` of element `index` by an atomic store.
+    ///
+    /// # Panics
+    /// If there is no such word, or `ordering` is not one of a store.
+    pub fn store_word(&self, index: usize, word: usize, value: u32, ordering: Ordering) {
+        let word = self.word(index, word);
+        // SAFETY: as in `load_word`.
+        unsafe { u32::atomic_store(word, value, ordering) }
+    }
+
     /// All elements, as they stand now, one after the other.
     pub fn read(&self) -> Vec<T> {
         (0..self.len).map(|index| self.get(index)).collect()
@@ -91,6 +111,13 @@ impl<T: Pod> Pinned<T> {
 
     fn range(&self) -> MemoryRange {
         MemoryRange::new(self.memory.clone(), 0..self.len * size_of::<T>())
+    }
+
+    fn word(&self, index: usize, word: usize) -> *mut u32 {
+        const { assert!(align_of::<T>() >= align_of::<u32>(), "an element is made of whole words") };
+        let n_words = size_of::<T>() / size_of::<u32>();
+        assert!(word < n_words, "word {word} of an element of {n_words} words");
+        self.element(index).cast::<u32>().wrapping_add(word)
     }
 
     fn element(&self, index: usize) -> *mut T {

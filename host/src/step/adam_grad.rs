@@ -9,11 +9,8 @@ use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (agent, memory) = (parts.agent, parts.memory);
-    let norm = gradient_norm::launch(
-        agent.parameters.gradient.view(),
-        memory.ranges.view(),
-        memory.norm_partials.view_mut(),
-    );
+    let norm =
+        gradient_norm::launch(agent.parameters.gradient.view(), memory.ranges.view(), memory.norm_partials.view_mut());
     let params = GateParams {
         learners: 1 << learner::THETA,
         adaptive_clip: u32::from(agent.learners.adaptive_clip),

@@ -1,7 +1,7 @@
 //! What the step works on, beside the agent itself.
 
-use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::atoms::target_mass_partials_len;
+use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::norm::{learner_range, n_partial_norms};
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
@@ -17,15 +17,8 @@ use crate::error::DeviceError;
 use crate::replay::Ring;
 
 /// Learners in the order of [`shared_types::learner`].
-pub const LEARNER_GROUPS: [Group; learner::N_LEARNERS] = [
-    Group::Theta,
-    Group::Attention,
-    Group::Iqn,
-    Group::IqlHigh,
-    Group::IqlLow,
-    Group::Selectivity,
-    Group::Denoise,
-];
+pub const LEARNER_GROUPS: [Group; learner::N_LEARNERS] =
+    [Group::Theta, Group::Attention, Group::Iqn, Group::IqlHigh, Group::IqlLow, Group::Selectivity, Group::Denoise];
 
 /// The ring of transitions with its priorities.
 pub struct Replay {

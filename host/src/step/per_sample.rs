@@ -39,8 +39,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         batch.discount_powers.view_mut(),
     );
     let flag = |values: &crate::device::Buffer<f32>| {
-        let launch =
-            flag_non_finite::launch(values.view(), parts.memory.flags.view_mut(), nan_flags::SAMPLE as u32);
+        let launch = flag_non_finite::launch(values.view(), parts.memory.flags.view_mut(), nan_flags::SAMPLE as u32);
         (flag_non_finite_shape(values.len()), launch)
     };
     vec![

@@ -1,0 +1,136 @@
+//! The update of every learner's parameters in one sweep: AdamW, the targets' EMA, the operands of the products.
+//!
+//! | value | equation |
+//! |---|---|
+//! | m | 0.9 m + 0.1 s g, s = min(1, clip / norm) |
+//! | v | 0.999 v + 0.001 (s g)^2 |
+//! | w | w - lr (m c1 / (sqrt(v c2) + 1e-8) + wd w), c = 1 / (1 - beta^t) |
+//! | w' | w' + tau (w - w'), w as before the update |
+//!
+//! Source: Loshchilov and Hutter 2019, algorithm 2, the decay multiplied by the learning rate alone; Lillicrap et al. 2016,
+//! section 3, for w'. The target's EMA is in this sweep because it has to be gated with the update, and reads the same
+//! parameters; it comes before the update in each element.
+//!
+//! The flat vectors are swept in chunks of 64 elements, the alignment of tensors. A chunk's byte says which learner it is of, so
+//! that one launch does all learners, and what is done besides; gaps between tensors are 0 and stay so.
+
+use cuda_std::prelude::*;
+use shared_types::{Precision, UpdateScalars, nan_flags};
+
+use crate::{math, non_finite, operand};
+
+/// Rates of the two moments.
+pub const BETAS: (f64, f64) = (0.9, 0.999);
+/// Added to the root of the second moment.
+pub const EPSILON: f32 = 1e-8;
+
+/// Elements that a chunk's byte speaks for.
+pub const CHUNK: usize = 64;
+/// Bits of a chunk's byte: the learner.
+pub const CHUNK_LEARNER: u8 = 7;
+/// Bit of a chunk's byte: weight decay applies, if its learner has any.
+pub const CHUNK_DECAYS: u8 = 1 << 6;
+/// Bit of a chunk's byte: operands of the new parameters, and of the new target, are written. Not for the trunk's matrices,
+/// whose operands are scaled by their spectral norms.
+pub const CHUNK_SHADOW: u8 = 1 << 7;
+
+const N_THREADS: u32 = 256;
+/// f32 in 16 bytes, the widest access.
+const VECTOR: usize = 4;
+
+/// Launch of [`adamw()`] for `n` elements: four a thread.
+pub const fn adamw_shape(n: usize) -> LaunchShape {
+    LaunchShape::cover(n / VECTOR, N_THREADS)
+}
+
+/// One update of the elements of all learners that are not gated, and of their targets where the step is not.
+///
+/// A parameter or moment that would not be a finite number stays with its moments as it is, and is flagged under `update`: the
+/// gate has seen to the gradient, so this takes a learning rate or weights that are beyond f32. So does a target.
+/// Shapes: gradient, params, first, second `[n]`, n a multiple of 64; chunks `[n / 64]`; scalars `[L]`; target `[n_target]`, that of the
+/// first n_target elements, a multiple of 64; shadow, target_shadow `[n]` and `[n_target]` operands, read as matrices at the
+/// parameters' offsets; flags `[7]`. Launch: [`adamw_shape`].
+#[kernel(max_threads = 256)]
+pub fn adamw(
+    gradient: GlobalSlice<f32>,
+    chunks: GlobalSlice<u8>,
+    scalars: GlobalSlice<UpdateScalars>,
+    params: GlobalSliceMut<f32>,
+    first: GlobalSliceMut<f32>,
+    second: GlobalSliceMut<f32>,
+    target: GlobalSliceMut<f32>,
+    shadow: GlobalSliceMut<u16>,
+    target_shadow: GlobalSliceMut<u16>,
+    flags: GlobalSliceMut<u32>,
+    precision: Precision,
+) {
+    let at = thread::index_1d() as usize * VECTOR;
+    if at >= params.len() {
+        return;
+    }
+    let chunk = chunks.get(at / CHUNK);
+    let by = scalars.get((chunk & CHUNK_LEARNER) as usize);
+    if by.gate & UpdateScalars::STEP_GATED != 0 {
+        return;
+    }
+    let shadowed = chunk & CHUNK_SHADOW != 0;
+    let before: [f32; VECTOR] = params.load(at);
+    let mut found = 0;
+    if at < target.len() {
+        let moved: [f32; VECTOR] = target.load(at);
+        let moved = core::array::from_fn(|i| kept(moved_target(moved[i], before[i], by.tau), moved[i], &mut found));
+        target.store(at, moved);
+        if shadowed {
+            operand::store4(&target_shadow, at, moved, precision);
+        }
+    }
+    if by.gate & UpdateScalars::GATED == 0 {
+        let decay = if chunk & CHUNK_DECAYS != 0 { by.weight_decay } else { 0.0 };
+        let (g, m, v): ([f32; VECTOR], [f32; VECTOR], [f32; VECTOR]) =
+            (gradient.load(at), first.load(at), second.load(at));
+        let (mut params_after, mut first_after, mut second_after) = (before, m, v);
+        for i in 0..VECTOR {
+            let next = element(before[i], g[i], m[i], v[i], decay, &by);
+            let odd = non_finite::of_number(next.0) | non_finite::of_number(next.1) | non_finite::of_number(next.2);
+            found |= odd;
+            if odd == 0 {
+                (params_after[i], first_after[i], second_after[i]) = next;
+            }
+        }
+        params.store(at, params_after);
+        first.store(at, first_after);
+        second.store(at, second_after);
+        if shadowed {
+            operand::store4(&shadow, at, params_after, precision);
+        }
+    }
+    if found != 0 {
+        flags.fetch_or(nan_flags::UPDATE, found);
+    }
+}
+
+/// `new` if it is a number, else `old`, with what it was added to `found`.
+#[inline(always)]
+fn kept(new: f32, old: f32, found: &mut u32) -> f32 {
+    let odd = non_finite::of_number(new);
+    *found |= odd;
+    if odd == 0 { new } else { old }
+}
+
+/// One element: (w, m, v) after the update.
+#[inline(always)]
+pub fn element(w: f32, gradient: f32, m: f32, v: f32, decay: f32, by: &UpdateScalars) -> (f32, f32, f32) {
+    const FIRST: f32 = (1.0 - BETAS.0) as f32;
+    const SECOND: f32 = (1.0 - BETAS.1) as f32;
+    let g = by.gradient_scale * gradient;
+    let m = m + FIRST * (g - m);
+    let v = v + SECOND * (g * g - v);
+    let step = m * by.first_correction / (math::sqrt(v * by.second_correction) + EPSILON);
+    (w - by.lr * (step + decay * w), m, v)
+}
+
+/// One element of the target: w' + tau (w - w').
+#[inline(always)]
+pub fn moved_target(target: f32, w: f32, tau: f32) -> f32 {
+    target + tau * (w - target)
+}

@@ -1,0 +1,138 @@
+//! Which updates are applied, and the scalars of those that are.
+//!
+//! The step is gated when the objective or the norm of theta's gradient is not finite: then nothing that is learned changes. A
+//! learner other than theta is gated as well by its own loss and its own norm. A gated learner takes 1 back off its counter, so
+//! that bias correction counts applied updates.
+//!
+//! | value | equation |
+//! |---|---|
+//! | gradient_scale | min(1, clip / norm) (Pascanu et al. 2013, algorithm 1) |
+//! | clip | the control clip; for theta with the adaptive clip, once clip_ema has had a sample, min(control clip, 2 clip_ema) |
+//! | corrections | 1 / (1 - beta^t), t applied updates with this one (Kingma and Ba 2015, algorithm 1) |
+//!
+//! The powers of beta are worked out in f64 by repeated squaring, at most 62 roundings: in f32 1 - 0.999^t would be 3e-5 off
+//! for t = 1.
+
+use cuda_std::prelude::*;
+use shared_types::{
+    Counters, GateParams, GradientNorm, LearnerRange, LossTotals, StepScalars, UpdateScalars, isv, learner, nan_flags,
+};
+
+use crate::lanes::N_LANES;
+use crate::{adamw, math, non_finite, norm};
+
+/// Launch of [`gate_step()`]: one block, a warp a learner.
+pub const fn gate_step_shape() -> LaunchShape {
+    LaunchShape::linear(1, (learner::N_LEARNERS * N_LANES) as u32)
+}
+
+/// Adds up the norms, decides what is gated, and fills each learner's scalars.
+///
+/// Shapes: totals \[1\], of which it reads J; head_losses \[6\], the own loss of each learner but theta, in the learners' order, 0
+/// for one without (the attention descends J); ranges \[7\] and partials as
+/// [`gradient_norm`](crate::norm::gradient_norm()) has them; step \[1\]; bus \[64\] as the step began, of which it reads clip_ema;
+/// seeded \[1\], the averages of the bus that have had a sample, bit by index; counters \[1\], of the step, from which gated learners
+/// take 1 back; gate \[1\], 1 when the whole step is gated, else 0; scalars \[7\]; flags \[7\], to which it adds what gated an update,
+/// under `forward` (J), `gradient` (theta's norm) and `aux` (a head). Launch: [`gate_step_shape`].
+#[kernel(cooperative, max_threads = 224)]
+pub fn gate_step(
+    totals: GlobalSlice<LossTotals>,
+    head_losses: GlobalSlice<f32>,
+    ranges: GlobalSlice<LearnerRange>,
+    partials: GlobalSlice<GradientNorm>,
+    step: GlobalSlice<StepScalars>,
+    bus: GlobalSlice<f32>,
+    seeded: GlobalSlice<u64>,
+    counters: GlobalSliceMut<Counters>,
+    gate: GlobalSliceMut<u32>,
+    scalars: GlobalSliceMut<UpdateScalars>,
+    flags: GlobalSliceMut<u32>,
+    params: GateParams,
+) {
+    let thread = thread::thread_idx_x() as usize;
+    let (learner, lane) = (thread / N_LANES, thread % N_LANES);
+    let theta_norm = shared_slice![f32; 1];
+    let taken_back = shared_slice![u32; learner::N_LEARNERS];
+    let found = norm::combined(&partials, &ranges.get(learner), lane);
+    if thread == 0 {
+        theta_norm.set(0, found.sum_of_squares);
+    }
+    // Between theta's norm and everyone's reads of it.
+    thread::sync_threads();
+    let total = totals.get(0).objective;
+    let step_gated = !(total.is_finite() && theta_norm.get(0).is_finite());
+    if lane == 0 {
+        let on = params.learners >> learner & 1 != 0;
+        let loss = if learner == learner::THETA { total } else { head_losses.get(learner - 1) };
+        let own = non_finite::of_number(loss) | found.flags | non_finite::of_number(found.sum_of_squares);
+        let gated = step_gated || !on || own != 0;
+        taken_back.set(learner, (on && gated) as u32);
+        if learner == learner::THETA {
+            report(&flags, nan_flags::FORWARD, non_finite::of_number(total));
+            report(&flags, nan_flags::GRADIENT, found.flags | non_finite::of_number(found.sum_of_squares));
+            gate.set(0, step_gated as u32);
+        } else if on {
+            report(&flags, nan_flags::AUX, own);
+        }
+        let clip_ema = (seeded.get(0) >> isv::CLIP_EMA & 1 != 0).then(|| bus.get(isv::CLIP_EMA));
+        let adapts = learner == learner::THETA && params.adaptive_clip != 0;
+        let step = step.get(0);
+        let applied = counters.get(0).applied(learner);
+        let norm = math::sqrt(found.sum_of_squares);
+        scalars.set(
+            learner,
+            UpdateScalars {
+                gate: gate_bits(gated, step_gated),
+                lr: step.lr,
+                gradient_scale: clip_scale(norm, clip(step.clip, clip_ema.filter(|_| adapts))),
+                first_correction: correction(adamw::BETAS.0, applied),
+                second_correction: correction(adamw::BETAS.1, applied),
+                weight_decay: if learner == learner::THETA { params.weight_decay } else { 0.0 },
+                tau: step.tau,
+                squared_norm: found.sum_of_squares,
+            },
+        );
+    }
+    // Between each learner's verdict, and its read of the counters, and the one write of all counters.
+    thread::sync_threads();
+    if thread == 0 {
+        let gated = (0..learner::N_LEARNERS).fold(0, |gated, one| gated | taken_back.get(one) << one);
+        counters.set(0, counters.get(0).without(gated));
+    }
+}
+
+/// The bits of a learner's gate.
+#[inline(always)]
+fn gate_bits(gated: bool, step_gated: bool) -> u32 {
+    let own = if gated { UpdateScalars::GATED } else { 0 };
+    own | if step_gated { UpdateScalars::STEP_GATED } else { 0 }
+}
+
+/// Notes that a stage's update was gated for what was found, if anything.
+#[inline(always)]
+fn report(flags: &GlobalSliceMut<u32>, stage: usize, found: u32) {
+    if found != 0 {
+        flags.fetch_or(stage, found | nan_flags::GATED);
+    }
+}
+
+/// The clip: the control's, or at most twice clip_ema.
+#[inline]
+pub fn clip(control_clip: f32, clip_ema: Option<f32>) -> f32 {
+    match clip_ema {
+        Some(ema) => control_clip.min(2.0 * ema),
+        None => control_clip,
+    }
+}
+
+/// min(1, clip / norm).
+#[inline]
+pub fn clip_scale(norm: f32, clip: f32) -> f32 {
+    if norm > clip { clip / norm } else { 1.0 }
+}
+
+/// 1 / (1 - beta^applied); 1 for no update yet.
+#[inline]
+pub fn correction(beta: f64, applied: i32) -> f32 {
+    if applied < 1 { 1.0 } else { (1.0 / (1.0 - math::power(beta, applied as u32))) as f32 }
+}

@@ -1,0 +1,85 @@
+//! The internal state vector at the end of a step.
+//!
+//! EMA(x, a): m <- m + a (x - m); the first sample seeds it, a sample that is not finite and a gated step leave it alone. Which
+//! averages have had a sample is a word of bits on the device.
+//!
+//! health = 1 / ((1 + k)(1 + |loss_ema - loss_slow| / (loss_slow + 1e-6))), k the updates skipped in the last 1,000 steps.
+
+use cuda_std::prelude::*;
+use shared_types::{Counters, LossTotals, SkipWindow, UpdateScalars, isv, learner};
+
+use crate::math;
+
+/// Rate of the averages.
+pub const RATE: f32 = 0.01;
+/// Rate of `loss_slow`.
+pub const SLOW_RATE: f32 = 0.001;
+
+/// Launch of [`isv_update()`]: one thread.
+pub const fn isv_update_shape() -> LaunchShape {
+    LaunchShape::linear(1, 1)
+}
+
+/// Brings the averages of the losses, the gradient's norm, the TD errors, Q, the rewards and CQL up to the step, counts a skipped
+/// update, and renews the health.
+///
+/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's; counters \[1\], of which it
+/// reads rng_step; bus \[64\], of which it writes those averages, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have
+/// had a sample, bit by index; window \[1\]. Launch: [`isv_update_shape`].
+#[kernel]
+pub fn isv_update(
+    totals: GlobalSlice<LossTotals>,
+    scalars: GlobalSlice<UpdateScalars>,
+    counters: GlobalSlice<Counters>,
+    bus: GlobalSliceMut<f32>,
+    seeded: GlobalSliceMut<u64>,
+    window: GlobalSliceMut<SkipWindow>,
+) {
+    if thread::index_1d() != 0 {
+        return;
+    }
+    let (totals, theta) = (totals.get(0), scalars.get(learner::THETA));
+    let gated = theta.gate & UpdateScalars::STEP_GATED != 0;
+    if !gated {
+        let norm = math::sqrt(theta.squared_norm);
+        let mut had = seeded.get(0);
+        for (entry, sample, rate) in [
+            (isv::LOSS_EMA, totals.weighted_ce, RATE),
+            (isv::LOSS_SLOW, totals.weighted_ce, SLOW_RATE),
+            (isv::GRAD_NORM_EMA, norm, RATE),
+            (isv::CLIP_EMA, norm, RATE),
+            (isv::TD_EMA, totals.td_mean, RATE),
+            (isv::TD_VAR_EMA, totals.td_var, RATE),
+            (isv::Q_MEAN_EMA, totals.q_mean, RATE),
+            (isv::Q_VAR_EMA, totals.q_variance, RATE),
+            (isv::REWARD_EMA, totals.reward_mean, RATE),
+            (isv::REWARD_VAR_EMA, totals.reward_var, RATE),
+            (isv::CQL_EMA, totals.cql, RATE),
+        ] {
+            if sample.is_finite() {
+                bus.set(entry, averaged(bus.get(entry), sample, rate, had >> entry & 1 != 0));
+                had |= 1 << entry;
+            }
+        }
+        seeded.set(0, had);
+    }
+    let mut skips = window.get(0);
+    skips.record(counters.get(0).rng_step, gated);
+    window.set(0, skips);
+    if gated {
+        bus.set(isv::SKIPPED_UPDATES, bus.get(isv::SKIPPED_UPDATES) + 1.0);
+    }
+    bus.set(isv::HEALTH, health(skips.n_skipped, bus.get(isv::LOSS_EMA), bus.get(isv::LOSS_SLOW)));
+}
+
+/// An average after `sample`.
+#[inline]
+pub fn averaged(mean: f32, sample: f32, rate: f32, seeded: bool) -> f32 {
+    if seeded { mean + rate * (sample - mean) } else { sample }
+}
+
+/// Health of the training, in (0, 1].
+#[inline]
+pub fn health(n_skipped: u32, loss_ema: f32, loss_slow: f32) -> f32 {
+    1.0 / ((1.0 + n_skipped as f32) * (1.0 + (loss_ema - loss_slow).abs() / (loss_slow + 1e-6)))
+}

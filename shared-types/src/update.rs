@@ -1,0 +1,126 @@
+//! What the update's kernels tell each other: norms, scalars of each learner, skipped updates, the trunk's matrices.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::assert_layout;
+
+/// A learner's place in the flat parameters, and its partial norms in the list of all.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct LearnerRange {
+    /// First element, a multiple of 64.
+    pub start: u32,
+    /// Elements, a multiple of 64.
+    pub len: u32,
+    /// First partial norm.
+    pub first_partial: u32,
+    /// Partial norms.
+    pub n_partials: u32,
+}
+
+assert_layout!(LearnerRange, size 16, align 4, start: u32 = 0, len: u32 = 4, first_partial: u32 = 8, n_partials: u32 = 12);
+
+/// Squared norm of a gradient, or of a stretch of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct GradientNorm {
+    /// Sum of squares.
+    pub sum_of_squares: f32,
+    /// What the elements were besides numbers: bits of [`nan_flags`](crate::nan_flags).
+    pub flags: u32,
+}
+
+assert_layout!(GradientNorm, size 8, align 4, sum_of_squares: f32 = 0, flags: u32 = 4);
+
+/// Constants of a run for `gate_step`; passed by value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct GateParams {
+    /// Bit l: learner l is on. A learner that is off is never updated, and its counter only rises.
+    pub learners: u32,
+    /// 1: from the second applied update on theta is clipped to min(control clip, 2 clip_ema). 0: to the control clip.
+    pub adaptive_clip: u32,
+    /// Weight decay of theta's matrices; the other learners have none.
+    pub weight_decay: f32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+assert_layout!(GateParams, size 16, align 4, learners: u32 = 0, adaptive_clip: u32 = 4, weight_decay: f32 = 8, reserved: u32 = 12);
+
+/// What the sweep over a learner's parameters needs.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct UpdateScalars {
+    /// [`GATED`](Self::GATED), [`STEP_GATED`](Self::STEP_GATED).
+    pub gate: u32,
+    /// Learning rate.
+    pub lr: f32,
+    /// min(1, clip / norm).
+    pub gradient_scale: f32,
+    /// 1 / (1 - 0.9^t), t counting applied updates, this one too.
+    pub first_correction: f32,
+    /// 1 / (1 - 0.999^t).
+    pub second_correction: f32,
+    /// Weight decay of the learner's matrices.
+    pub weight_decay: f32,
+    /// Rate of the target EMA.
+    pub tau: f32,
+    /// Squared norm of the learner's gradient before clipping.
+    pub squared_norm: f32,
+}
+
+assert_layout!(UpdateScalars, size 32, align 32,
+    gate: u32 = 0, lr: f32 = 4, gradient_scale: f32 = 8, first_correction: f32 = 12, second_correction: f32 = 16,
+    weight_decay: f32 = 20, tau: f32 = 24, squared_norm: f32 = 28);
+
+impl UpdateScalars {
+    /// Bit of [`gate`](Self::gate): this learner's parameters and moments stay.
+    pub const GATED: u32 = 1 << 0;
+    /// Bit of [`gate`](Self::gate): the whole step is gated, so targets stay too.
+    pub const STEP_GATED: u32 = 1 << 1;
+}
+
+/// Steps over which skipped updates lower the health.
+pub const SKIP_WINDOW: usize = 1000;
+
+/// Which of the last [`SKIP_WINDOW`] steps skipped their update.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct SkipWindow {
+    /// Bit i mod 32 of word i / 32: the last step with rng_step mod 1,000 = i was skipped.
+    pub bits: [u32; 32],
+    /// Bits that are set.
+    pub n_skipped: u32,
+    /// Zero.
+    pub reserved: [u32; 3],
+}
+
+assert_layout!(SkipWindow, size 144, align 4, bits: [u32; 32] = 0, n_skipped: u32 = 128, reserved: [u32; 3] = 132);
+
+impl SkipWindow {
+    /// Puts the step in, and the one of [`SKIP_WINDOW`] steps ago out.
+    #[inline]
+    pub fn record(&mut self, rng_step: i32, skipped: bool) {
+        let at = rng_step as u32 % SKIP_WINDOW as u32;
+        let (word, bit) = (&mut self.bits[(at / 32) as usize], at % 32);
+        self.n_skipped = self.n_skipped + skipped as u32 - (*word >> bit & 1);
+        *word = *word & !(1 << bit) | (skipped as u32) << bit;
+    }
+}
+
+/// A matrix with a spectral norm: where it lies in the flat parameters, online and target alike.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct SpectralMatrix {
+    /// First element, a multiple of 64.
+    pub offset: u32,
+    /// Rows (outputs).
+    pub n_rows: u32,
+    /// Columns (inputs), a multiple of 4.
+    pub n_cols: u32,
+    /// First element of its u in the list of all.
+    pub u_offset: u32,
+}
+
+assert_layout!(SpectralMatrix, size 16, align 4, offset: u32 = 0, n_rows: u32 = 4, n_cols: u32 = 8, u_offset: u32 = 12);

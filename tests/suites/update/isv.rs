@@ -1,0 +1,143 @@
+//! `isv_update`, against the reference.
+
+use gpu_kernels::isv::{isv_update, isv_update_shape};
+use host::device::Device;
+use host::error::DeviceError;
+use onegraph_tests::lab::{Lab, Numbers, Tolerance, bits};
+use onegraph_tests::{Case, Outcome, case};
+use reference::isv::{Isv as Reference, RATE, SLOW_RATE};
+use shared_types::learner::N_LEARNERS;
+use shared_types::{Counters, Isv, LossTotals, SkipWindow, UpdateScalars, isv};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case("isv::averages_and_health_follow_the_reference", averages_and_health_follow_the_reference),
+        case("isv::a_gated_step_changes_only_what_counts_it", a_gated_step_changes_only_what_counts_it),
+        case("isv::skipped_steps_leave_the_window_after_a_thousand", skipped_steps_leave_the_window_after_a_thousand),
+    ]
+}
+
+/// The vector and its state on a device.
+struct World<'a> {
+    lab: &'a Lab<'a>,
+    bus: host::device::Buffer<f32>,
+    seeded: host::device::Buffer<u64>,
+    window: host::device::Buffer<SkipWindow>,
+}
+
+impl<'a> World<'a> {
+    fn new(lab: &'a Lab<'a>) -> Result<Self, DeviceError> {
+        let bus = lab.upload(&Isv::at_start(0.05, 1.0, -10.0, 10.0).entries)?;
+        Ok(Self { lab, bus, seeded: lab.zeroed(1)?, window: lab.zeroed(1)? })
+    }
+
+    fn step(&self, totals: LossTotals, squared_norm: f32, gated: bool, rng_step: i32) -> Result<(), DeviceError> {
+        let gate = if gated { UpdateScalars::GATED | UpdateScalars::STEP_GATED } else { 0 };
+        let scalars = [UpdateScalars { gate, squared_norm, ..UpdateScalars::default() }; N_LEARNERS];
+        let (totals, scalars) = (self.lab.upload(&[totals])?, self.lab.upload(&scalars)?);
+        let counters = self.lab.upload(&[Counters { rng_step, ..Counters::default() }])?;
+        let launch = isv_update::launch(
+            totals.view(),
+            scalars.view(),
+            counters.view(),
+            self.bus.view_mut(),
+            self.seeded.view_mut(),
+            self.window.view_mut(),
+        );
+        self.lab.run(isv_update_shape(), launch)
+    }
+}
+
+fn random_totals(numbers: &mut Numbers) -> LossTotals {
+    let mut values = [0f32; 16];
+    values[..13].fill_with(|| (4.0 * numbers.unit()) as f32);
+    bytemuck::cast(values)
+}
+
+/// An average is a convex combination with three roundings a step, of numbers up to 20, and the rate is a rounding off: under
+/// 5 x 2^-24 x 20 a step. Health divides the averages' difference by loss_slow, which is at least 0.5 here: twice their error, and its
+/// slope is at most 1.
+fn averages_and_health_follow_the_reference(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let world = World::new(&lab)?;
+    let start = Isv::at_start(0.05, 1.0, -10.0, 10.0);
+    let mut reference = Reference::at_start(f64::from(0.05f32), 1.0, (-10.0, 10.0));
+    reference.entries[isv::GAMMA] = f64::from(start.entries[isv::GAMMA]);
+    let (mut numbers, n_steps) = (Numbers::new(1), 60);
+    for step in 1..=n_steps {
+        let mut totals = random_totals(&mut numbers);
+        totals.weighted_ce += 0.5;
+        let squared_norm = (400.0 * numbers.unit()) as f32;
+        // An average whose first samples are no numbers is seeded by the first that is one.
+        if step < 4 || step % 10 == 0 {
+            totals.reward_var = f32::NAN;
+            totals.q_mean = f32::INFINITY;
+        }
+        let gated = step == 2 || step % 17 == 0;
+        world.step(totals, squared_norm, gated, step)?;
+        if !gated {
+            let norm = f64::from(squared_norm).sqrt();
+            for (entry, sample) in [
+                (isv::LOSS_EMA, f64::from(totals.weighted_ce)),
+                (isv::GRAD_NORM_EMA, norm),
+                (isv::CLIP_EMA, norm),
+                (isv::TD_EMA, totals.td_mean.into()),
+                (isv::TD_VAR_EMA, totals.td_var.into()),
+                (isv::Q_MEAN_EMA, totals.q_mean.into()),
+                (isv::Q_VAR_EMA, totals.q_variance.into()),
+                (isv::REWARD_EMA, totals.reward_mean.into()),
+                (isv::REWARD_VAR_EMA, totals.reward_var.into()),
+                (isv::CQL_EMA, totals.cql.into()),
+            ] {
+                reference.average(entry, sample, RATE);
+            }
+            reference.average(isv::LOSS_SLOW, totals.weighted_ce.into(), SLOW_RATE);
+        }
+        reference.close_step(gated);
+        let absolute = f64::from(step) * 100.0 * 2f64.powi(-24);
+        Tolerance { absolute, relative: 0.0 }.check(
+            &format!("the vector after step {step}"),
+            &world.bus.read()?,
+            &reference.entries,
+        )?;
+        let seeded = world.seeded.read()?[0];
+        for entry in 0..isv::LEN {
+            assert_eq!(seeded >> entry & 1 != 0, reference.seeded(entry).is_some(), "entry {entry}, step {step}");
+        }
+    }
+    Ok(())
+}
+
+fn a_gated_step_changes_only_what_counts_it(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let world = World::new(&lab)?;
+    world.step(random_totals(&mut Numbers::new(2)), 4.0, false, 1)?;
+    let (before, seeded) = (world.bus.read()?, world.seeded.read()?);
+    for (n, step) in (2..5).enumerate() {
+        let nan = LossTotals { weighted_ce: f32::NAN, objective: f32::NAN, ..random_totals(&mut Numbers::new(3)) };
+        world.step(nan, f32::NAN, true, step)?;
+        let mut want = before.clone();
+        want[isv::SKIPPED_UPDATES] = n as f32 + 1.0;
+        // Both averages were seeded by one sample, so they agree, and health counts the skipped steps alone.
+        want[isv::HEALTH] = 1.0 / (n as f32 + 2.0);
+        assert_eq!(bits(&world.bus.read()?), bits(&want));
+        assert_eq!(world.seeded.read()?, seeded);
+    }
+    Ok(())
+}
+
+fn skipped_steps_leave_the_window_after_a_thousand(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let world = World::new(&lab)?;
+    let totals = LossTotals { weighted_ce: 1.0, ..LossTotals::default() };
+    for step in 1..=1003 {
+        world.step(totals, 1.0, step <= 2, step)?;
+        let k = if step < 2 { 1 } else { 2 - (step - 1000).max(0).min(2) };
+        if step < 5 || step > 996 {
+            assert_eq!(world.window.read()?[0].n_skipped, k as u32, "step {step}");
+            assert_eq!(world.bus.read()?[isv::HEALTH], 1.0 / (1.0 + k as f32), "step {step}");
+        }
+    }
+    assert_eq!(world.bus.read()?[isv::SKIPPED_UPDATES], 2.0);
+    Ok(())
+}

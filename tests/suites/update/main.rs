@@ -1,0 +1,14 @@
+//! The end of a step: norms, gate, sweep over the parameters, spectral norms, internal state vector, readback.
+
+mod adamw;
+mod gate;
+mod isv;
+mod norm;
+mod publish;
+mod spectral;
+mod world;
+
+fn main() {
+    let subjects = [adamw::cases(), gate::cases(), isv::cases(), norm::cases(), publish::cases(), spectral::cases()];
+    onegraph_tests::run(subjects.into_iter().flatten().collect())
+}
