@@ -11,4 +11,5 @@ pub mod images;
 pub mod market;
 mod panics;
 pub mod replay;
+pub mod report;
 pub mod step;
