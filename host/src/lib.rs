@@ -12,4 +12,5 @@ pub mod images;
 pub mod market;
 mod panics;
 pub mod replay;
+pub mod report;
 pub mod step;

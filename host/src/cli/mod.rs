@@ -7,6 +7,7 @@ mod data;
 mod doctor;
 mod graph;
 mod output;
+mod report;
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::data::DataError;
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
+use crate::report::run::RunError;
 
 /// Trains a trading agent; one training step is one cuGraphLaunch.
 #[derive(Debug, Parser)]
@@ -48,6 +50,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Shows the step's graph: children, kernels, edges.
     Graph(graph::Arguments),
+    /// Writes a run's report: one HTML file that needs nothing else.
+    Report(report::Arguments),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,6 +83,9 @@ enum Error {
     /// Market data that cannot be read or written.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A run's folder that cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// A file that cannot be written.
     #[error("cannot write {}: {source}; choose another place", path.display())]
     Output { path: std::path::PathBuf, source: std::io::Error },
@@ -95,7 +102,7 @@ impl Error {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Data(error) if error.bad_input => 2,
-            Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } => 2,
+            Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } | Self::Run(_) => 2,
             Self::Data(_) | Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
         }
     }
@@ -125,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         Command::Data(command) => command.run(),
         Command::Doctor(command) => command.run(&arguments.global),
         Command::Graph(command) => command.run(&arguments.global),
+        Command::Report(command) => command.run(),
     }
 }
 

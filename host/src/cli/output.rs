@@ -37,6 +37,26 @@ pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|source| Error::Output { path: path.into(), source })
 }
 
+/// Writes a file that appears under its name only when it is complete and on the disk; until then, and after any error,
+/// what stood there before is untouched.
+pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
+    let write = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // In the same folder, since a rename is atomic only within one file system.
+        let mut temporary = tempfile::Builder::new();
+        // Readable as any new file is; a temporary one would be private.
+        #[cfg(unix)]
+        temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut temporary = temporary.tempfile_in(folder)?;
+        temporary.write_all(text.as_bytes())?;
+        temporary.as_file().sync_all()?;
+        temporary.persist(path)?;
+        // The new name itself reaches the disk with its folder.
+        std::fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(|source| Error::Output { path: path.into(), source })
+}
+
 /// Prints to standard output.
 pub(super) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();

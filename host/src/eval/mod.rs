@@ -1,3 +1,21 @@
 //! Judging what was earned.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`backtest`] | a policy taken over paths bar by bar, one graph launch a bar; [`evaluate`](backtest::evaluate), [`validate`](backtest::validate) |
+//! | [`scenario`] | under which costs, orders and cap a path trades |
+//! | [`records`] | what is kept of a path, and adds up over folds |
+//! | [`performance`] | ratios of a path |
+//! | [`statistics`] | ratios of returns and their intervals |
+//! | [`evaluation`] | all folds together: `evaluation.json` |
+//! | [`curves`] | equity and drawdown, thinned out |
+//! | [`threshold_rule`] | the rule that sees the simulator's deviation |
 
+pub mod backtest;
+pub mod curves;
+pub mod evaluation;
+pub mod performance;
+pub mod records;
+pub mod scenario;
 pub mod statistics;
+pub mod threshold_rule;

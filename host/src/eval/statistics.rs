@@ -11,6 +11,9 @@ use shared_types::stream::BOOTSTRAP;
 pub const N_DRAWS: u32 = 2_000;
 /// No block is shorter, so that positions held for some bars stay whole.
 pub const BLOCK_BARS_MIN: usize = 30;
+/// Share of equity that is always left where its logarithm is taken: lost equity counts as a loss of all but a millionth,
+/// as on the paths themselves.
+pub const LEAST_FACTOR: f64 = 1e-6;
 /// A year of 365.25 days.
 const YEAR_NS: f64 = 365.25 * 86_400e9;
 /// The normal quantile of 0.975: an interval from it covers 95%.
@@ -57,6 +60,16 @@ pub fn max_drawdown(returns: &[f64]) -> f64 {
     deepest
 }
 
+/// Sum of ln(1 + r); a bar keeps at least [`LEAST_FACTOR`] of the equity.
+pub fn log_growth(returns: &[f64]) -> f64 {
+    returns.iter().map(|r| (1.0 + r).max(LEAST_FACTOR).ln()).sum()
+}
+
+/// Bars of a block for a series of `n_bars`: max(30, ceil(T^(1/3))), and no more than there are.
+pub fn block_bars(n_bars: usize) -> usize {
+    BLOCK_BARS_MIN.max((n_bars as f64).cbrt().ceil() as usize).min(n_bars)
+}
+
 /// The smallest annual Sharpe ratio whose 95% interval over `n_bars` independent bars would lie above 0. The per-bar
 /// ratio S has standard error sqrt((1 + S^2 / 2) / T) (Lo 2002, eq. 9); S = z times it gives S^2 = z^2 / (T - z^2 / 2).
 pub fn smallest_sharpe_shown(n_bars: usize, bars_a_year: f64) -> f64 {
@@ -65,7 +78,7 @@ pub fn smallest_sharpe_shown(n_bars: usize, bars_a_year: f64) -> f64 {
 }
 
 /// A 95% interval: the percentiles 2.5 and 97.5 of the resampled values.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -117,8 +130,7 @@ struct Blocks {
 
 impl Blocks {
     fn new(n_bars: usize, seed: u64) -> Self {
-        let block = BLOCK_BARS_MIN.max((n_bars as f64).cbrt().ceil() as usize).min(n_bars);
-        Self { n_bars, block, key: [seed as u32, (seed >> 32) as u32], draw: 0 }
+        Self { n_bars, block: block_bars(n_bars), key: [seed as u32, (seed >> 32) as u32], draw: 0 }
     }
 }
 

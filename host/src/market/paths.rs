@@ -10,7 +10,7 @@ use shared_types::{BarRecord, EnvParams, EnvState, Isv, isv};
 
 use super::fold::FoldMarket;
 use super::{Runner, Step};
-use crate::device::{Buffer, Device};
+use crate::device::{Buffer, Device, Part};
 use crate::error::DeviceError;
 
 /// Goal of an evaluation.
@@ -47,7 +47,66 @@ pub struct Paths {
     pub actions: Buffer<[u8; N_BRANCHES]>,
     returns: Buffer<f32>,
     records: Buffer<BarRecord>,
+    layout: Layout,
     n_steps: usize,
+}
+
+/// How a part is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// So many paths over the whole part.
+    Copies(usize),
+    /// Paths of episode_len bars side by side, the last one shorter.
+    Segments,
+}
+
+impl Layout {
+    /// The bars of each path; it records one bar fewer than its range has.
+    fn ranges(self, params: &EnvParams, part: &Range<usize>) -> Vec<Range<usize>> {
+        match self {
+            Self::Copies(n_paths) => vec![part.clone(); n_paths],
+            Self::Segments => {
+                let (length, last) = (params.episode_len as usize, part.end.saturating_sub(1));
+                let cut = |start: usize| start..(start + length).min(last) + 1;
+                (part.start..last).step_by(length).map(cut).collect()
+            }
+        }
+    }
+}
+
+/// What the buffers hold before the first bar.
+struct Start {
+    bus: Isv,
+    states: Vec<EnvState>,
+    portfolio: Vec<f32>,
+    n_records: usize,
+    n_steps: usize,
+}
+
+impl Start {
+    fn new(params: &EnvParams, bus: &Isv, ranges: &[Range<usize>]) -> Self {
+        assert!(!ranges.is_empty() && ranges.iter().all(|bars| bars.len() > 1), "a path has two bars at least");
+        let mut bus = *bus;
+        bus.entries[isv::EPSILON] = 0.0;
+        let cap = bus.entries[isv::KELLY_CAP];
+        let (mut states, mut portfolio, mut n_records) = (Vec::new(), Vec::new(), 0);
+        for bars in ranges {
+            let state = EnvState {
+                bar: bars.start as u32,
+                last_bar: bars.end as u32 - 1,
+                length: params.episode_len,
+                goal: GOAL,
+                last_direction: direction::FLAT as u32,
+                record_idx: n_records as u32,
+                ..EnvState::default()
+            };
+            n_records += bars.len() - 1;
+            portfolio.extend(account::features(&state, &Recent::default(), cap, 0.0, params));
+            states.push(state);
+        }
+        let n_steps = ranges.iter().map(|bars| bars.len() - 1).max().unwrap_or(0);
+        Self { bus, states, portfolio, n_records, n_steps }
+    }
 }
 
 impl Paths {
@@ -58,15 +117,12 @@ impl Paths {
         bus: &Isv,
         part: &Range<usize>,
     ) -> Result<Self, DeviceError> {
-        Self::new(device, params, bus, vec![part.clone()])
+        Self::new(device, params, bus, part, Layout::Copies(1))
     }
 
     /// Paths of episode_len bars side by side, the last one shorter.
     pub fn segments(device: &Device, params: &EnvParams, bus: &Isv, part: &Range<usize>) -> Result<Self, DeviceError> {
-        let last = part.end - 1;
-        let cut = |start: usize| start..(start + params.episode_len as usize).min(last) + 1;
-        let segments = (part.start..last).step_by(params.episode_len as usize).map(cut).collect();
-        Self::new(device, params, bus, segments)
+        Self::new(device, params, bus, part, Layout::Segments)
     }
 
     /// `n_paths` continuous paths over the same part.
@@ -77,41 +133,45 @@ impl Paths {
         part: &Range<usize>,
         n_paths: usize,
     ) -> Result<Self, DeviceError> {
-        Self::new(device, params, bus, vec![part.clone(); n_paths])
+        Self::new(device, params, bus, part, Layout::Copies(n_paths))
     }
 
-    /// A path for each range of bars; each records one bar fewer than its range has.
-    fn new(device: &Device, params: &EnvParams, bus: &Isv, ranges: Vec<Range<usize>>) -> Result<Self, DeviceError> {
-        assert!(ranges.iter().all(|bars| bars.len() > 1), "a path has two bars at least");
-        let mut bus = *bus;
-        bus.entries[isv::EPSILON] = 0.0;
-        let mut n_records = 0;
-        let (mut states, mut portfolio) = (Vec::new(), Vec::new());
-        for bars in &ranges {
-            let state = EnvState {
-                bar: bars.start as u32,
-                last_bar: bars.end as u32 - 1,
-                length: params.episode_len,
-                goal: GOAL,
-                last_direction: direction::FLAT as u32,
-                record_idx: n_records,
-                ..EnvState::default()
-            };
-            n_records += bars.len() as u32 - 1;
-            let cap = bus.entries[isv::KELLY_CAP];
-            portfolio.extend(account::features(&state, &Recent::default(), cap, 0.0, params));
-            states.push(state);
-        }
+    fn new(
+        device: &Device,
+        params: &EnvParams,
+        bus: &Isv,
+        part: &Range<usize>,
+        layout: Layout,
+    ) -> Result<Self, DeviceError> {
+        let start = Start::new(params, bus, &layout.ranges(params, part));
+        let n_paths = start.states.len();
         Ok(Self {
             params: device.upload(&[*params])?,
-            bus: device.upload(&bus.entries)?,
-            states: device.upload(&states)?,
-            portfolio: device.upload(&portfolio)?,
-            actions: device.alloc_zeroed(ranges.len())?,
-            returns: device.alloc_zeroed(N_RECENT * ranges.len())?,
-            records: device.alloc_zeroed(n_records as usize)?,
-            n_steps: ranges.iter().map(|bars| bars.len() - 1).max().unwrap_or(0),
+            bus: device.upload(&start.bus.entries)?,
+            states: device.upload(&start.states)?,
+            portfolio: device.upload(&start.portfolio)?,
+            actions: device.alloc_zeroed(n_paths)?,
+            returns: device.alloc_zeroed(N_RECENT * n_paths)?,
+            records: device.alloc_zeroed(start.n_records)?,
+            layout,
+            n_steps: start.n_steps,
         })
+    }
+
+    /// Puts the paths back to the start of `part`, which may be another one of the same length, under other constants.
+    /// What was captured with these paths stays valid.
+    ///
+    /// # Panics
+    /// If the part is cut into other paths than before.
+    pub fn rewind(&self, params: &EnvParams, bus: &Isv, part: &Range<usize>) -> Result<(), DeviceError> {
+        let start = Start::new(params, bus, &self.layout.ranges(params, part));
+        let (now, before) =
+            ((start.states.len(), start.n_steps, start.n_records), (self.n_paths(), self.n_steps, self.records.len()));
+        assert_eq!(now, before, "paths, steps and records of another part");
+        self.params.write(&[*params])?;
+        self.bus.write(&start.bus.entries)?;
+        self.states.write(&start.states)?;
+        self.portfolio.write(&start.portfolio)
     }
 
     /// P.
@@ -126,6 +186,11 @@ impl Paths {
 
     /// Writes what every path sees into `rows`, \[P, stride\], padded with zeros.
     pub fn observe(&self, market: &FoldMarket, rows: &Buffer<f32>) -> Step {
+        self.observe_into(market, &rows.all())
+    }
+
+    /// As [`observe`](Self::observe), into a part of a buffer that several paths share.
+    pub fn observe_into(&self, market: &FoldMarket, rows: &Part<'_, f32>) -> Step {
         let launch = observe::launch(
             self.params.view(),
             self.bus.view(),
@@ -139,11 +204,16 @@ impl Paths {
 
     /// Takes every path over its next bar with `actions`.
     pub fn step(&self, market: &FoldMarket) -> Step {
+        self.step_with(market, &self.actions.all())
+    }
+
+    /// As [`step`](Self::step), with choices that lie elsewhere, \[P\].
+    pub fn step_with(&self, market: &FoldMarket, actions: &Part<'_, [u8; N_BRANCHES]>) -> Step {
         let launch = evaluation_step::launch(
             self.params.view(),
             self.bus.view(),
             market.bars.view(),
-            self.actions.view(),
+            actions.view(),
             self.states.view_mut(),
             self.returns.view_mut(),
             self.portfolio.view_mut(),

@@ -6,6 +6,7 @@ pub mod copies;
 pub mod indices;
 pub mod math;
 pub mod output;
+pub mod policy;
 pub mod readme;
 pub mod shared;
 pub mod small;

@@ -1,5 +1,6 @@
 //! The market: features, environments, evaluation, each against numbers worked out another way, on both backends.
 
+mod backtest;
 mod collection;
 mod evaluation;
 mod feature_reference;
@@ -10,6 +11,13 @@ mod trading;
 mod world;
 
 fn main() {
-    let subjects = [features::cases(), trading::cases(), collection::cases(), evaluation::cases(), look_ahead::cases()];
+    let subjects = [
+        features::cases(),
+        trading::cases(),
+        collection::cases(),
+        evaluation::cases(),
+        look_ahead::cases(),
+        backtest::cases(),
+    ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

@@ -95,6 +95,11 @@ impl Simulation {
     }
 }
 
+/// How far each close of [`Market::MeanReverting`] is from where the market returns to: its process itself.
+pub fn deviations(bars: &Bars) -> Vec<f64> {
+    bars.close.iter().map(|close| (close / START_PRICE).ln()).collect()
+}
+
 /// x' = decay x + sigma e over one path step; exact for the continuous process (Gillespie 1996).
 #[derive(Clone, Copy, Debug)]
 struct OrnsteinUhlenbeck {

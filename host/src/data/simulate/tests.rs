@@ -4,10 +4,6 @@ use super::*;
 
 const N: u32 = 40_000;
 
-fn log_closes(bars: &Bars) -> Vec<f64> {
-    bars.close.iter().map(|close| (close / START_PRICE).ln()).collect()
-}
-
 fn returns(x: &[f64]) -> Vec<f64> {
     x.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
@@ -44,7 +40,7 @@ fn bars_agree_with_themselves_and_the_first_open_follows_the_last_close() {
         }
         // The open is one path step after the last close, so it is closer to it than the close is, on the average.
         let gap: f64 = (1..bars.len()).map(|i| (bars.open[i] / bars.close[i - 1]).ln().powi(2)).sum();
-        let bar: f64 = returns(&log_closes(&bars)).iter().map(|r| r * r).sum();
+        let bar: f64 = returns(&deviations(&bars)).iter().map(|r| r * r).sum();
         // Variance ratio 1/16 for the walk; four standard errors of a variance of 40,000 normals are 4 sqrt(2/N).
         if market == Market::RandomWalk {
             assert!((gap / bar * 16.0 - 1.0).abs() < 4.0 * (2.0 * 2.0 / f64::from(N)).sqrt(), "{}", gap / bar);
@@ -56,7 +52,7 @@ fn bars_agree_with_themselves_and_the_first_open_follows_the_last_close() {
 fn mean_reversion_has_the_half_life_and_sigma_it_claims() {
     for seed in 0..5 {
         let bars = Simulation { market: Market::MeanReverting, n_bars: N, seed }.bars();
-        let x = log_closes(&bars);
+        let x = deviations(&bars);
         let n = x.len() as f64;
         let a = (-1.0f64 / HALF_LIFE_BARS).exp2();
         // The least-squares a of an AR(1) has standard error sqrt((1 - a^2) / n) and bias about -2 a / n.
@@ -82,7 +78,7 @@ fn mean_reversion_has_the_half_life_and_sigma_it_claims() {
 fn a_random_walk_has_no_memory() {
     for seed in 0..5 {
         let bars = Simulation { market: Market::RandomWalk, n_bars: N, seed }.bars();
-        let r = returns(&log_closes(&bars));
+        let r = returns(&deviations(&bars));
         let n = r.len() as f64;
         // Autocorrelations of independent numbers have standard error 1 / sqrt(n); 4 of them over 10 lags and 5
         // seeds are passed by chance once in 300 times, and the seeds are fixed.
@@ -100,7 +96,7 @@ fn a_random_walk_has_no_memory() {
 #[test]
 fn regimes_have_a_daily_rhythm_that_spread_and_volume_follow() {
     let bars = Simulation { market: Market::Regimes, n_bars: 200_000, seed: 1 }.bars();
-    let r = returns(&log_closes(&bars));
+    let r = returns(&deviations(&bars));
     let per_day = (86_400 * SECOND_NS / BAR_NS) as usize;
     let mean_at = |column: &[f64], hour: usize| {
         let at = |i: usize| column[i..i + per_day / 24].iter().sum::<f64>() / (per_day / 24) as f64;
