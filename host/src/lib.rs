@@ -2,6 +2,7 @@
 //! `Result`, then what is built on it.
 
 pub mod cli;
+pub mod config;
 pub mod data;
 pub mod device;
 pub mod error;
