@@ -3,14 +3,19 @@
 
 pub mod agent;
 pub mod cli;
+pub mod config;
 pub mod data;
 pub mod device;
 pub mod error;
 pub mod eval;
+pub mod files;
 pub mod graph;
 pub mod images;
+pub mod interrupt;
 pub mod market;
+pub mod metrics;
 mod panics;
+pub mod progress;
 pub mod replay;
 pub mod report;
 pub mod step;

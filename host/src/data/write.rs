@@ -3,8 +3,10 @@
 use super::bars::{Bars, Measure};
 use super::error::DataError;
 use super::{csv, parquet};
+use crate::files::{Unwritten, write_whole};
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::Path;
 
 /// The name under which a measured column is written and read.
@@ -22,28 +24,20 @@ pub(super) fn column_name(measure: Measure) -> &'static str {
 pub fn write_bars(path: &Path, bars: &Bars) -> Result<(), DataError> {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {
-        "csv" => whole_or_absent(path, |output| csv::write(bars, output).map_err(|e| e.to_string())),
-        "parquet" => whole_or_absent(path, |output| parquet::write(bars, output).map_err(|e| e.to_string())),
+        "csv" => write(path, |output| csv::write(bars, output)),
+        "parquet" => write(path, |output| parquet::write(bars, output)),
         _ => Err(DataError::new(path, "the extension names no format to write", "end the name in .csv or .parquet")),
     }
 }
 
-fn whole_or_absent(
+fn write<E: Display>(
     path: &Path,
-    fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), String>,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
 ) -> Result<(), DataError> {
-    let failed = |e: &dyn std::fmt::Display| DataError::unwritable(path, e);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // In the same folder, since a rename is atomic only within one file system.
-    let temporary = tempfile::NamedTempFile::new_in(folder);
-    // A folder that is missing or closed is a wrong argument; what fails later is the machine's.
-    let mut temporary = temporary.map_err(|e| DataError { bad_input: true, ..failed(&e) })?;
-    let mut output = BufWriter::new(temporary.as_file_mut());
-    fill(&mut output).map_err(|e| failed(&e))?;
-    output.flush().map_err(|e| failed(&e))?;
-    drop(output);
-    temporary.as_file().sync_all().map_err(|e| failed(&e))?;
-    temporary.persist(path).map_err(|e| failed(&e))?;
-    // The new name itself reaches the disk with its folder.
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| failed(&e))
+    let written = write_whole(path, |output| fill(output).map_err(|error| io::Error::other(error.to_string())));
+    written.map_err(|unwritten| {
+        // A folder that is missing or closed is a wrong argument; what fails later is the machine's.
+        let bad_input = matches!(unwritten, Unwritten::Place(_));
+        DataError { bad_input, ..DataError::unwritable(path, unwritten.error()) }
+    })
 }

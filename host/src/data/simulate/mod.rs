@@ -23,6 +23,17 @@ pub enum Market {
     RandomWalk,
 }
 
+impl Market {
+    /// Its name on the command line and in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Regimes => "regimes",
+            Self::MeanReverting => "mean-reverting",
+            Self::RandomWalk => "random-walk",
+        }
+    }
+}
+
 /// Which market, how long, and from which seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulation {

@@ -1,0 +1,105 @@
+//! What can be wrong with a configuration.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::Preset;
+
+/// Which layer a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The preset.
+    Preset(Preset),
+    /// A line of a file, counted from 1.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Its line.
+        line: usize,
+    },
+    /// `--set`, as it was written.
+    Set(String),
+    /// A flag of its own, such as `--seed`.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Preset(preset) => write!(f, "preset {}", preset.name()),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Set(argument) => write!(f, "--set {argument}"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+        }
+    }
+}
+
+/// A configuration that cannot be used: where, what, why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A file that cannot be read.
+    #[error("{}: cannot be read: {reason}; check the path and its permissions", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// A file that is not TOML.
+    #[error("{origin}: {reason}; mend the line: `key = value`, and `[section]` above the keys of a section")]
+    Syntax {
+        /// Where.
+        origin: Origin,
+        /// What the parser said.
+        reason: String,
+    },
+    /// A `--set` that is not `key=value`.
+    #[error("{0}: this is not `key=value`; write for instance `--set lr=1e-3`")]
+    NoAssignment(Origin),
+    /// A key that does not exist.
+    #[error("{origin}: there is no key `{key}`; the nearest is `{nearest}`; docs/configuration.md lists all of them")]
+    UnknownKey {
+        /// Where.
+        origin: Origin,
+        /// The key as it was written.
+        key: String,
+        /// The nearest key there is.
+        nearest: &'static str,
+    },
+    /// A section that was given a value.
+    #[error("{origin}: `{section}` is a section, not a key; set one of its keys, such as `{example}`")]
+    Section {
+        /// Where.
+        origin: Origin,
+        /// The section.
+        section: &'static str,
+        /// A key of it.
+        example: &'static str,
+    },
+    /// A value of the wrong type or out of range.
+    #[error("{origin}: `{key}` is {value}; it must be {range}{}", unit_text(.unit))]
+    OutOfRange {
+        /// Where.
+        origin: Origin,
+        /// The key.
+        key: &'static str,
+        /// The value as TOML writes it.
+        value: String,
+        /// The range in words.
+        range: String,
+        /// The key's unit.
+        unit: &'static str,
+    },
+    /// Keys that do not fit each other.
+    #[error("{values}: {reason}")]
+    Rule {
+        /// The keys with their values and where these came from.
+        values: String,
+        /// What must hold.
+        reason: &'static str,
+    },
+}
+
+fn unit_text(unit: &str) -> String {
+    if unit == "-" { String::new() } else { format!(" ({unit})") }
+}

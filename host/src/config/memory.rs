@@ -1,0 +1,185 @@
+//! Bytes that a run needs on its device, from the configuration alone.
+
+use std::fmt;
+
+use gpu_kernels::seg_tree::TreeShape;
+use shared_types::market::{N_ACCOUNT, N_FEATURES, N_RECENT, state_dim};
+use shared_types::{BarRecord, EnvState, MarketBar, PendingStep};
+
+use super::keys::Config;
+
+/// Widths that the design fixes: embedding of a bar, output of the temporal block and of the attention.
+const EMBED: usize = 64;
+/// Outputs of the temporal block's first projection: z 128, x 128, B 16, C 16, dt 4.
+const PROJECTION: usize = 292;
+/// Channels of z, of x and of y in the temporal block.
+const INNER: usize = 128;
+/// Channels of the temporal block's convolution: x, B, C.
+const CONVOLVED: usize = 160;
+/// Width of the trunk's input.
+const INPUT: usize = 200;
+/// Width of the denoise bottleneck.
+const BOTTLENECK: usize = 32;
+/// Cosines of IQN's embedding.
+const COSINES: usize = 64;
+/// Quantiles of IQN.
+const QUANTILES: usize = 8;
+/// Actions of all branches.
+const ACTIONS: usize = 13;
+/// Width of the hidden layer of V_high and V_low.
+const IQL_HIDDEN: usize = 128;
+/// Entries of the internal state vector that modulate the trunk.
+const FILM_INPUTS: usize = 12;
+const F32: usize = size_of::<f32>();
+const F64: usize = size_of::<f64>();
+
+/// One entry of the sum.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MemoryPart {
+    /// What it is for.
+    pub name: &'static str,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What a run needs on its device.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MemoryEstimate {
+    /// The parts.
+    pub parts: Vec<MemoryPart>,
+    /// Their sum.
+    pub total_bytes: u64,
+}
+
+/// A configuration that is too large for its device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the run needs {} on {device}, which has {} free: {}; take a smaller preset, `capacity`, `batch` or `environments`, \
+     or free the device of other programs",
+    bytes_text(.estimate.total_bytes), bytes_text(*.free_bytes), .estimate
+)]
+pub struct MemoryError {
+    /// What is needed.
+    pub estimate: MemoryEstimate,
+    /// What there is.
+    pub free_bytes: u64,
+    /// The device's name.
+    pub device: String,
+}
+
+impl Config {
+    /// Device memory of a run over a series of `n_bars`: the sum of its buffers, without what a driver takes for itself.
+    pub fn memory_estimate(&self, n_bars: usize) -> MemoryEstimate {
+        let parameters = self.n_parameters();
+        let parts = [
+            ("replay ring", self.ring_bytes()),
+            ("priorities", self.priority_bytes()),
+            // Weights, gradient, two moments, gradient snapshot, pruning mask, target; and the operands of weights and target.
+            ("parameters", parameters * (7 * F32 + 2 * self.operand_bytes())),
+            ("batch", self.batch * (2 * self.state_stride() * F32 + 64)),
+            // One pass of the step is differentiated, so that each of its values has a gradient beside it; the passes of online
+            // and target network on the next states keep values alone.
+            ("training passes", self.batch * 4 * self.pass_row_bytes()),
+            ("environments", self.environments * (self.environment_bytes() + self.pass_row_bytes())),
+            ("market", n_bars * market_bar_bytes()),
+            ("evaluation", self.evaluation_bytes(n_bars)),
+        ];
+        let parts = parts.map(|(name, bytes)| MemoryPart { name, bytes: bytes as u64 }).to_vec();
+        let total_bytes = parts.iter().map(|part| part.bytes).sum();
+        MemoryEstimate { parts, total_bytes }
+    }
+
+    fn state_stride(&self) -> usize {
+        state_dim(self.window as usize).next_multiple_of(64)
+    }
+
+    fn operand_bytes(&self) -> usize {
+        self.precision.words() * size_of::<u16>()
+    }
+
+    /// Two states, actions, reward, done, episode, discount power, achieved, last_scored.
+    fn ring_bytes(&self) -> usize {
+        self.capacity * (2 * state_dim(self.window as usize) * F32 + 4 + 4 + 1 + 4 + 4 + 4 + 4)
+    }
+
+    fn priority_bytes(&self) -> usize {
+        let tree = TreeShape::for_slots(self.capacity).expect("the range of `capacity` is a tree's");
+        tree.n_nodes() * F32 + tree.owners_len() * size_of::<u64>()
+    }
+
+    /// Elements of the flat parameters, without the gaps that align tensors.
+    pub fn n_parameters(&self) -> usize {
+        let (h, m, k, t) = (self.hidden, self.branch_hidden, self.atoms, self.window as usize);
+        let dense = |outputs: usize, inputs: usize| outputs * (inputs + 1);
+        let temporal = dense(EMBED, N_FEATURES) + PROJECTION * EMBED + CONVOLVED * 5 + 3 * 4 + INNER + EMBED * INNER;
+        let trunk = dense(h, INPUT) + h + 2 * (h + 2 * dense(h, h)) + 2 * h * FILM_INPUTS;
+        let branches = 4 * 8 * h + 5 * dense(m, h) + dense((4 + ACTIONS) * k, m);
+        let attention = dense(EMBED, N_FEATURES) + 4 * EMBED * EMBED + EMBED + 4 * t * t + t;
+        let iqn = dense(h, COSINES) + dense(m, h) + dense(ACTIONS, m);
+        let iql = 2 * (dense(IQL_HIDDEN, h) + dense(1, IQL_HIDDEN));
+        let others = dense(1, h) + dense(BOTTLENECK, N_FEATURES) + dense(N_FEATURES, BOTTLENECK);
+        temporal + trunk + branches + attention + iqn + iql + others
+    }
+
+    /// What one row leaves behind on its way through the network.
+    fn pass_row_bytes(&self) -> usize {
+        let (h, m, t) = (self.hidden, self.branch_hidden, self.window as usize);
+        let operand = self.operand_bytes();
+        let bar = (EMBED + PROJECTION + CONVOLVED) * F32 + (EMBED + INNER) * operand;
+        // Embedding, queries, keys, values, weights of 4 heads and output, over bars and over channels.
+        let attention = t * EMBED * 6 * F32 + 4 * t * t * F32 + 6 * EMBED * t * F32 + 4 * EMBED * EMBED * F32;
+        // pre_in, h0 to h2, and of each block pre1 and z; n, s and the five inputs of the branches are operands.
+        let trunk = 8 * h * F32 + (INPUT + 4 * h + 5 * h) * operand;
+        let heads =
+            64 * F32 + 5 * m * (F32 + operand) + (4 + ACTIONS) * self.atoms.next_multiple_of(16) * (F32 + operand);
+        let iqn = QUANTILES * (h * operand + m * (F32 + operand) + ACTIONS * F32);
+        let others = 2 * IQL_HIDDEN * F32 + (BOTTLENECK + N_FEATURES) * F32;
+        t * bar + attention + trunk + heads + iqn + others
+    }
+
+    fn environment_bytes(&self) -> usize {
+        let pending = self.n_step as usize * (size_of::<PendingStep>() + 2 * N_ACCOUNT * F32);
+        size_of::<EnvState>() + pending + (N_RECENT + N_ACCOUNT + self.state_stride()) * F32 + 8
+    }
+
+    /// Records of the longest part, and a row of the network for each of its parallel segments.
+    fn evaluation_bytes(&self, n_bars: usize) -> usize {
+        let part = n_bars / 5;
+        part * size_of::<BarRecord>() + part.div_ceil(self.episode_len as usize) * self.pass_row_bytes()
+    }
+}
+
+/// Raw and scaled features, the bar itself, its columns: time, prices, volume, spread, return.
+const fn market_bar_bytes() -> usize {
+    N_FEATURES * (F64 + F32) + size_of::<MarketBar>() + 12 * F64
+}
+
+impl MemoryEstimate {
+    /// An error if it is more than what is free on `device`.
+    pub fn check(&self, free_bytes: usize, device: &str) -> Result<(), MemoryError> {
+        let free_bytes = free_bytes as u64;
+        if self.total_bytes <= free_bytes {
+            return Ok(());
+        }
+        Err(MemoryError { estimate: self.clone(), free_bytes, device: device.to_owned() })
+    }
+}
+
+/// The sum: `replay ring 3.2 GiB + priorities 8.0 MiB + ...`.
+impl fmt::Display for MemoryEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> =
+            self.parts.iter().map(|part| format!("{} {}", part.name, bytes_text(part.bytes))).collect();
+        write!(f, "{}", parts.join(" + "))
+    }
+}
+
+/// Bytes for people: `512 B`, `8.0 MiB`, `3.2 GiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let power = (bytes.ilog2() / 10).min(UNITS.len() as u32);
+    format!("{:.1} {}", bytes as f64 / f64::from(power * 10).exp2(), UNITS[power as usize - 1])
+}

@@ -1,0 +1,136 @@
+//! Ctrl-C: the first asks the loop to stop where it can go on later, the second stops at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Exit code of a program that an interrupt stopped.
+pub const EXIT_CODE: i32 = 130;
+
+const FIRST: &str = "\
+interrupted: ending after this batch of steps and writing a checkpoint, from which `--resume` goes on; once more stops at once";
+const SECOND: &str = "interrupted again: stopping at once";
+
+/// Whether the user asked to stop. Clones are of the same request.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    requested: Arc<AtomicBool>,
+}
+
+/// The signals are taken already.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot catch Ctrl-C: {0}; training goes on only without it, so nothing was begun; start it in a plain terminal"
+)]
+pub struct InterruptError(#[from] ctrlc::Error);
+
+impl Interrupt {
+    /// Catches Ctrl-C, SIGTERM and SIGHUP from now on. Once a process.
+    pub fn install() -> Result<Self, InterruptError> {
+        let interrupt = Self::default();
+        let handled = interrupt.clone();
+        ctrlc::set_handler(move || {
+            if handled.request() {
+                eprintln!("{FIRST}");
+            } else {
+                eprintln!("{SECOND}");
+                std::process::exit(EXIT_CODE);
+            }
+        })?;
+        Ok(interrupt)
+    }
+
+    /// Whether the loop should end.
+    pub fn requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+
+    /// Asks the loop to end; true the first time.
+    pub fn request(&self) -> bool {
+        !self.requested.swap(true, Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Child, ChildStderr, Command, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    /// Set where the test binary runs itself as the program that is interrupted.
+    const ROLE: &str = "ONEGRAPH_TEST_INTERRUPTED";
+
+    /// Not a test of its own: with [`ROLE`] it is the interrupted program, which ends by itself or hangs.
+    #[test]
+    fn interrupted_program() {
+        let Ok(role) = std::env::var(ROLE) else { return };
+        let interrupt = Interrupt::install().unwrap();
+        eprintln!("ready");
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(60) {
+            if interrupt.requested() && role == "ends" {
+                eprintln!("checkpoint written");
+                std::process::exit(0);
+            }
+            sleep(Duration::from_millis(5));
+        }
+        std::process::exit(9);
+    }
+
+    fn start(role: &str) -> (Child, BufReader<ChildStderr>) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["interrupt::tests::interrupted_program", "--exact", "--nocapture"])
+            .env(ROLE, role)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        wait_for(&mut stderr, "ready");
+        (child, stderr)
+    }
+
+    fn wait_for(stderr: &mut BufReader<ChildStderr>, part: &str) {
+        let mut line = String::new();
+        while !line.contains(part) {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "the program ended without `{part}`");
+        }
+    }
+
+    fn signal(child: &Child, name: &str) {
+        let sent = Command::new("bash").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    #[test]
+    fn the_first_interrupt_lets_the_loop_end() {
+        for name in ["INT", "TERM"] {
+            let (mut child, mut stderr) = start("ends");
+            signal(&child, name);
+            wait_for(&mut stderr, "writing a checkpoint, from which `--resume` goes on");
+            wait_for(&mut stderr, "checkpoint written");
+            assert_eq!(child.wait().unwrap().code(), Some(0));
+        }
+    }
+
+    #[test]
+    fn the_second_interrupt_stops_at_once() {
+        let (mut child, mut stderr) = start("hangs");
+        signal(&child, "INT");
+        wait_for(&mut stderr, "once more stops at once");
+        signal(&child, "INT");
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(EXIT_CODE), "{rest}");
+        assert!(rest.contains("stopping at once"), "{rest}");
+    }
+
+    #[test]
+    fn a_request_counts_once() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.requested());
+        assert!(interrupt.clone().request() && !interrupt.request() && interrupt.requested());
+    }
+}
