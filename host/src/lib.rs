@@ -18,4 +18,6 @@ mod panics;
 pub mod progress;
 pub mod replay;
 pub mod report;
+pub mod run;
 pub mod step;
+pub mod train;

@@ -9,10 +9,10 @@ use gpu_kernels::columns::{
 };
 use gpu_kernels::heads::HeadColumns;
 use gpu_kernels::lanes::row_shape;
-use gpu_kernels::trunk::{
-    entry_backward, entry_partials, film_backward, film_backward_shape, norm_backward, norm_gain_partials,
-    residual_backward,
+use gpu_kernels::trunk::backward::{
+    entry_backward, entry_partials, norm_backward, norm_gain_partials, residual_backward,
 };
+use gpu_kernels::trunk::film::{film_backward, film_backward_shape};
 use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
@@ -55,7 +55,7 @@ pub struct Backward {
     lanes: u32,
     sizes: Sizes,
     precision: Precision,
-    learners: Learners,
+    selection_on: bool,
     layout: Arc<Layout>,
 }
 
@@ -231,7 +231,7 @@ impl Backward {
         device: &Device,
         parameters: &Parameters,
         n_rows: usize,
-        learners: Learners,
+        learners: &Learners,
     ) -> Result<Self, DeviceError> {
         let sizes = parameters.sizes;
         let (h, m, precision, n_heads) = (sizes.hidden, sizes.branch_hidden, parameters.precision, HEAD_NAMES.len());
@@ -257,7 +257,7 @@ impl Backward {
             lanes: device.row_lanes(),
             sizes,
             precision,
-            learners,
+            selection_on: learners.selection,
             layout: parameters.layout.clone(),
         })
     }
@@ -309,7 +309,7 @@ impl Backward {
             self.none.view(),
             self.d_h.view_mut(),
             self.d_gate_logits.view_mut(),
-            self.learners.selection.into(),
+            self.selection_on.into(),
             self.precision,
         );
         let through_silu = Output::SiluBackward { c: pass.head_pre.all(), d: self.d_head_pre.all() };

@@ -3,9 +3,9 @@
 use gpu_kernels::branches::branch_select;
 use gpu_kernels::heads::HeadColumns;
 use gpu_kernels::lanes::row_shape;
-use gpu_kernels::trunk::{
-    film_vector, film_vector_shape, residual_norm, residual_out, trunk_entry, trunk_input, trunk_input_shape,
-};
+use gpu_kernels::trunk::film::{film_vector, film_vector_shape};
+use gpu_kernels::trunk::forward::{residual_norm, residual_out, residual_out_shape, trunk_entry};
+use gpu_kernels::trunk::input::{trunk_input, trunk_input_shape};
 use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
@@ -52,7 +52,8 @@ pub struct Pass {
     lanes: u32,
     sizes: Sizes,
     precision: Precision,
-    learners: Learners,
+    film_on: bool,
+    selection_on: bool,
     layout: std::sync::Arc<Layout>,
     none: Buffer<f32>,
 }
@@ -133,7 +134,7 @@ impl Pass {
         device: &Device,
         parameters: &Parameters,
         n_rows: usize,
-        learners: Learners,
+        learners: &Learners,
     ) -> Result<Self, DeviceError> {
         let sizes = parameters.sizes;
         let (h, m, precision) = (sizes.hidden, sizes.branch_hidden, parameters.precision);
@@ -161,7 +162,8 @@ impl Pass {
             lanes: device.row_lanes(),
             sizes,
             precision,
-            learners,
+            film_on: learners.film,
+            selection_on: learners.selection,
             layout: parameters.layout.clone(),
             none: device.alloc(0)?,
         })
@@ -211,7 +213,7 @@ impl Pass {
             bus.view(),
             self.film.view_mut(),
             self.film_inputs.view_mut(),
-            self.learners.film.into(),
+            self.film_on.into(),
         );
         let entry_bias = Some(flat.all());
         let entry = trunk_entry::launch(
@@ -236,15 +238,16 @@ impl Pass {
             steps.push(products.second[block].launch(self.hidden[block].all(), weights.shadow.all(), store));
             let (h, added, scalars) = (self.h[block].view(), self.added.view(), scalars.view());
             let next = self.h[block + 1].view_mut();
-            let residual = if block + 1 < N_BLOCKS {
+            let step = if block + 1 < N_BLOCKS {
                 let gain = tensor(&format!("trunk.block{}.gain", block + 1));
                 let normed = self.normed[block + 1].view_mut();
-                residual_norm::launch(h, added, scalars, gain, next, normed, block as u32, self.precision)
+                (row_wise, residual_norm::launch(h, added, scalars, gain, next, normed, block as u32, self.precision))
             } else {
                 let out = self.branch_in_slots(0..1).view_mut();
-                residual_out::launch(h, added, scalars, next, out, block as u32, self.precision)
+                let launch = residual_out::launch(h, added, scalars, next, out, block as u32, self.precision);
+                (residual_out_shape(self.n_rows, self.sizes.hidden), launch)
             };
-            steps.push((row_wise, residual));
+            steps.push(step);
         }
         steps
     }
@@ -255,8 +258,8 @@ impl Pass {
             self.h[N_BLOCKS].view(),
             self.gate_logits.view(),
             self.gates.view_mut(),
-            self.branch_in_slots(1..5).view_mut(),
-            self.learners.selection.into(),
+            self.branch_in.view_mut(),
+            self.selection_on.into(),
             self.precision,
         );
         let silu = Output::Silu { c: self.head_pre.all(), d: self.head_hidden.all(), bias: flat.all() };

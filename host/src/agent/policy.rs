@@ -8,7 +8,7 @@ use shared_types::Collector;
 use super::{Agent, Pass, width};
 use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
-use crate::eval::Policy;
+use crate::eval::backtest::Policy;
 use crate::market::Step;
 
 /// Actions by the network's CVaR, explored or greedy.
@@ -30,7 +30,7 @@ impl<'a> NetworkPolicy<'a> {
 impl Policy for NetworkPolicy<'_> {
     fn act(&self, rows: &Buffer<f32>, actions: &Buffer<[u8; 4]>) -> Result<Vec<Step>, DeviceError> {
         let agent = self.agent;
-        let pass = Pass::new(self.device, &agent.parameters, actions.len(), agent.learners)?;
+        let pass = Pass::new(self.device, &agent.parameters, actions.len(), &agent.learners)?;
         let ranks = self.device.alloc_zeroed(actions.len() * width::ACTIONS)?;
         let nothing = self.device.alloc::<f32>(0)?;
         let mut steps = pass.forward(rows, &agent.parameters.online, &agent.keep, &agent.bus);

@@ -59,7 +59,7 @@ impl Agent {
             keep: device.upload(&[keep])?,
             spacing: device.alloc_zeroed(N_BRANCHES * (sizes.atoms - 1))?,
             atoms: device.alloc_zeroed(N_BRANCHES * sizes.atoms)?,
-            learners: config.learners,
+            learners: config.learners.clone(),
             start: Isv::at_start(
                 config.tau_init as f32,
                 config.e_start as f32,

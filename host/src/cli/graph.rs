@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use shared_types::Schedule;
-
 use super::output::{self, Json};
 use super::{Error, Global};
+use crate::agent::Agent;
+use crate::config::{Config, DataSource, Preset};
 use crate::graph::GraphDescription;
-use crate::step::{self, StepMemory, StepSizes};
+use crate::step::{self, Pages, Replay, StepMemory, StepParts};
 
 /// Arguments of `graph`.
 #[derive(Debug, clap::Args)]
@@ -23,17 +23,20 @@ pub(super) struct Arguments {
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
         let device = global.open()?;
-        let schedule = Schedule {
-            tau_init: 0.05,
-            tau_final: 0.01,
-            anneal_steps: 100,
-            total_steps: 100,
-            seed: [0, 0],
-            depth_keep_last: 0.9,
-            reserved: 0,
+        let config = Config::preset(Preset::Tiny, DataSource::Simulator);
+        let agent = Agent::new(&device, &config)?;
+        let replay = Replay::new(&device, config.capacity, config.window as usize)?;
+        let memory = StepMemory::new(&device, &config, &agent)?;
+        let pages = Pages::new(&device)?;
+        let parts = StepParts {
+            device: &device,
+            config: &config,
+            agent: &agent,
+            replay: &replay,
+            memory: &memory,
+            pages: &pages,
         };
-        let memory = StepMemory::new(&device, StepSizes::TINY, schedule)?;
-        let graph = step::compose(&device, &memory)?;
+        let graph = step::compose(&parts)?;
         self.show(graph.description())
     }
 

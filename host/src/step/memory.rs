@@ -1,6 +1,6 @@
 //! What the step works on, beside the agent itself.
 
-use gpu_kernels::atoms::target_mass_partials_len;
+use gpu_kernels::atoms::n_mass_blocks;
 use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::norm::{learner_range, n_partial_norms};
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
@@ -139,7 +139,7 @@ impl StepMemory {
     pub fn new(device: &Device, config: &Config, agent: &Agent) -> Result<Self, DeviceError> {
         let (n, sizes) = (config.batch, agent.sizes());
         let parameters = &agent.parameters;
-        let pass = || Pass::new(device, parameters, n, agent.learners);
+        let pass = || Pass::new(device, parameters, n, &agent.learners);
         let range_list = learner_ranges(&parameters.layout);
         Ok(Self {
             batch: Batch {
@@ -156,7 +156,7 @@ impl StepMemory {
             online_next: pass()?,
             target_next: pass()?,
             online: pass()?,
-            backward: Backward::new(device, parameters, n, agent.learners)?,
+            backward: Backward::new(device, parameters, n, &agent.learners)?,
             next_q: device.alloc_zeroed(n * width::ACTIONS)?,
             next_actions: device.alloc_zeroed(n)?,
             targets: device.alloc_zeroed(n * N_BRANCHES * sizes.atoms)?,
@@ -172,7 +172,7 @@ impl StepMemory {
             update: device.alloc_zeroed(learner::N_LEARNERS)?,
             chunks: device.upload(&chunk_bytes(&parameters.layout))?,
             flags: device.alloc_zeroed(nan_flags::N_STAGES)?,
-            mass_partials: device.alloc_zeroed(target_mass_partials_len(n, sizes.atoms))?,
+            mass_partials: device.alloc_zeroed(n_mass_blocks(n) * N_BRANCHES * sizes.atoms)?,
             td_errors: device.alloc_zeroed(n)?,
             readback: device.alloc_zeroed(1)?,
         })

@@ -7,7 +7,7 @@ use crate::agent::{Agent, NetworkPolicy};
 use crate::config::Config;
 use crate::device::{Buffer, Device, Stream};
 use crate::error::DeviceError;
-use crate::eval::Policy;
+use crate::eval::backtest::Policy;
 use crate::graph::{ChildGraph, ParentGraph};
 use crate::images::KERNELS;
 use crate::market::environments::Environments;

@@ -34,7 +34,9 @@ pub enum TrainError {
     #[error("fold {0} has no checkpoint to test: the run's folder was changed; train it again")]
     NoCandidate(u32),
     /// The device finished its steps and told nothing.
-    #[error("the device finished its steps but published nothing; run it with ONEGRAPH_CHECK=1 on the CPU and report it")]
+    #[error(
+        "the device finished its steps but published nothing; run it with ONEGRAPH_CHECK=1 on the CPU and report it"
+    )]
     NothingPublished,
 }
 

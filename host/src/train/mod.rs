@@ -20,7 +20,6 @@ pub use trainer::{SegmentedPart, Trainer};
 
 use crate::config::Config;
 use crate::data::Bars;
-use crate::data::simulate::Market;
 use crate::device::Device;
 use crate::eval::backtest::Validation;
 use crate::eval::evaluation::{Evaluation, FoldTest, Selection, Times};
@@ -227,8 +226,12 @@ impl Run<'_> {
             total_return: all.log_growth.exp_m1(),
             max_drawdown: statistics::max_drawdown(&returns),
             trades: all.n_trades,
+            hit_rate: path.n_wins as f64 / path.n_trades.max(1) as f64,
+            exposure: path.exposure / path.returns.len().max(1) as f64,
+            turnover: path.turnover,
+            costs: path.costs,
+            limit_fill_rate: path.n_limit_fills as f64 / path.n_limits.max(1) as f64,
             eligible: (!exploring && all.n_trades >= LEAST_TRADES) || (id.epoch == self.config.epochs && none_before),
-            ..path.validation_metrics()
         }
     }
 
@@ -243,8 +246,7 @@ impl Run<'_> {
             let threshold_rule = match self.deviations {
                 Some(deviations) => {
                     let (params, bus) = (trainer.params_of(&fold.test)?, trainer.bus()?);
-                    let deviating =
-                        Deviating { market: trainer.market(), params: &params, bus: &bus, deviations };
+                    let deviating = Deviating { market: trainer.market(), params: &params, bus: &bus, deviations };
                     Some(deviating.test(trainer.runner(), &fold.train, &fold.test)?)
                 }
                 None => None,

@@ -1,7 +1,9 @@
-//! The agent: its parameters and its network's passes, against the reference's.
+//! The agent: its parameters and its step, against the reference's.
 
 mod layout;
+mod step;
 
 fn main() {
-    onegraph_tests::run(layout::cases())
+    let subjects = [layout::cases(), step::cases()];
+    onegraph_tests::run(subjects.into_iter().flatten().collect())
 }
