@@ -8,6 +8,7 @@ mod doctor;
 mod graph;
 mod output;
 mod report;
+pub mod train;
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
@@ -19,7 +20,10 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::data::DataError;
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
+use crate::progress::LogOutput;
 use crate::report::run::RunError;
+use crate::run::plan::PlanError;
+use crate::train::TrainError;
 
 /// Trains a trading agent; one training step is one cuGraphLaunch.
 #[derive(Debug, Parser)]
@@ -52,6 +56,8 @@ enum Command {
     Graph(graph::Arguments),
     /// Writes a run's report: one HTML file that needs nothing else.
     Report(report::Arguments),
+    /// Trains an agent walk-forward, tests it on bars it has not seen, and leaves a folder with checkpoints, metrics and report.
+    Train(train::Arguments),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,6 +89,12 @@ enum Error {
     /// Market data that cannot be read or written.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Training that cannot begin.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Training that cannot go on.
+    #[error(transparent)]
+    Train(#[from] TrainError),
     /// A run's folder that cannot be read.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -102,8 +114,11 @@ impl Error {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Data(error) if error.bad_input => 2,
+            Self::Plan(error) if error.is_bad_input() => 2,
+            Self::Train(error) if error.is_bad_input() => 2,
             Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } | Self::Run(_) => 2,
-            Self::Data(_) | Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
+            Self::Data(_) | Self::Plan(_) | Self::Train(_) | Self::Device(_) => 1,
+            Self::StandardOutput(_) | Self::Failed(_) => 1,
         }
     }
 }
@@ -133,6 +148,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         Command::Doctor(command) => command.run(&arguments.global),
         Command::Graph(command) => command.run(&arguments.global),
         Command::Report(command) => command.run(),
+        Command::Train(command) => command.run(&arguments.global),
     }
 }
 
@@ -151,7 +167,7 @@ fn start_log(verbose: u8) {
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     // A second subscriber in one process is refused; the first one stays.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| LogOutput).try_init();
 }
 
 /// Any panic here is a bug of ours: everything that can go wrong in the world is an `Err`.

@@ -199,7 +199,7 @@ impl RunFolder {
 }
 
 /// A folder that no other run has, even one that starts in the same second.
-fn new_folder(parent: &Path, seed: u64) -> Result<PathBuf, RunError> {
+pub(super) fn new_folder(parent: &Path, seed: u64) -> Result<PathBuf, RunError> {
     fs::create_dir_all(parent).map_err(|error| unmakeable(parent, &error))?;
     let name = format!("{}-seed{seed}", now().1);
     for attempt in 1.. {

@@ -11,7 +11,6 @@ use crate::data::simulate::Simulation;
 use crate::data::{self, Bars, DataError, ReadOptions};
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::market::rules::RulesError;
 use crate::market::walk_forward::{WalkForwardError, walk_forward};
 
 /// Fewest bars that can be split at all: those before a test and the shortest test.
@@ -77,14 +76,6 @@ pub enum PlanError {
         /// Why.
         source: WalkForwardError,
     },
-    /// A series whose training part the rules do not fit.
-    #[error("{name}: {source}")]
-    Rules {
-        /// The series.
-        name: String,
-        /// Why.
-        source: RulesError,
-    },
     /// Arguments that do not fit each other.
     #[error("{0}")]
     Usage(String),
@@ -94,7 +85,7 @@ impl PlanError {
     /// Whether what was asked for is at fault (exit code 2), not the machine (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
-            Self::Config(_) | Self::Memory(_) | Self::WalkForward { .. } | Self::Rules { .. } | Self::Usage(_) => true,
+            Self::Config(_) | Self::Memory(_) | Self::WalkForward { .. } | Self::Usage(_) => true,
             Self::Run(error) => error.bad_input,
             Self::Data(error) => error.bad_input,
             Self::Device(error) => matches!(error, DeviceError::BadIndex(_)),
@@ -113,14 +104,9 @@ impl TrainPlan {
 
     /// Whether the series can be split and the device has room.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
-        let rules = self.config.market_rules();
         for NamedBars { name, bars } in &self.bars {
-            let name = || name.clone();
-            let folds = walk_forward(bars.len(), self.config.folds, self.config.episode_len as usize)
-                .map_err(|source| PlanError::WalkForward { name: name(), source })?;
-            // All training parts have one length; the bar sigma, which is fitted later, plays no part in whether they fit.
-            let fits = folds.first().map(|fold| rules.params(&fold.train, 1.0, self.config.seed));
-            fits.transpose().map_err(|source| PlanError::Rules { name: name(), source })?;
+            walk_forward(bars.len(), self.config.folds, self.config.episode_len as usize)
+                .map_err(|source| PlanError::WalkForward { name: name.clone(), source })?;
         }
         let n_bars = self.bars.iter().map(|series| series.bars.len()).sum();
         let (free_bytes, _) = self.device.memory_info()?;

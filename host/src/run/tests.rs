@@ -244,6 +244,20 @@ fn a_folder_is_never_overwritten() {
 }
 
 #[test]
+fn runs_of_one_second_have_their_own_folders() {
+    let parent = tempfile::tempdir().unwrap();
+    let runs = parent.path().join("runs");
+    let folders: Vec<PathBuf> = (0..3).map(|_| super::folder::new_folder(&runs, 7).unwrap()).collect();
+    for folder in &folders {
+        assert!(folder.is_dir());
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let (time, rest) = name.split_once("-seed7").unwrap();
+        assert!(time.len() == 15 && time.as_bytes()[8] == b'-' && rest.len() <= 2, "{name}");
+    }
+    assert!(folders[0] != folders[1] && folders[1] != folders[2]);
+}
+
+#[test]
 fn a_run_knows_what_it_was_started_with() {
     let parent = tempfile::tempdir().unwrap();
     let mut record = record();

@@ -1,0 +1,135 @@
+//! Training from a checked plan, and what is said at its end.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::super::output;
+use super::super::{Error, Global};
+use super::Arguments;
+use crate::config::Config;
+use crate::data::simulate::{Market, deviations};
+use crate::eval::evaluation::{Evaluation, Verdict};
+use crate::interrupt::Interrupt;
+use crate::progress::{Progress, Total};
+use crate::report;
+use crate::run::plan::{NamedBars, PlanError, TrainPlan};
+use crate::train::{Run, RunEnd};
+
+/// What `train --json` prints.
+#[derive(Serialize)]
+struct Trained<'a> {
+    /// The run's folder.
+    folder: &'a Path,
+    /// Whether it was stopped before its end.
+    interrupted: bool,
+    /// The report; null for a run that was stopped.
+    report: Option<&'a Path>,
+    /// The verdict.
+    verdict: Option<Verdict>,
+    /// The verdict in a sentence.
+    sentence: Option<&'a str>,
+}
+
+impl Arguments {
+    /// Trains, tests, and writes evaluation and report into the run's folder.
+    pub(in crate::cli) fn run(&self, global: &Global) -> Result<(), Error> {
+        let plan = self.resolve(global.device.into())?;
+        let series = the_series(&plan)?;
+        let interrupt = Interrupt::install().map_err(|error| Error::Failed(error.to_string()))?;
+        let folder = plan.folder().map_err(PlanError::from)?;
+        let (config, path) = (&plan.config, folder.path().to_owned());
+        tracing::info!("training in {}", path.display());
+        let mut progress = Progress::start(total(&plan), self.quiet);
+        let deviations = from_simulator(&plan, config).then(|| deviations(&series.bars));
+        let run = Run {
+            device: &plan.device,
+            config,
+            bars: &series.bars,
+            folder: &folder,
+            interrupt: &interrupt,
+            deviations: deviations.as_deref(),
+        };
+        let end = run.train(&mut progress)?;
+        drop(progress);
+        match end {
+            RunEnd::Done(evaluation) => self.conclude(&path, &evaluation),
+            RunEnd::Interrupted => self.suspend(&path),
+        }
+    }
+
+    fn conclude(&self, path: &Path, evaluation: &Evaluation) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(evaluation).expect("plain data with string keys") + "\n";
+        output::write_whole(&path.join("evaluation.json"), &text)?;
+        let report = path.join("report.html");
+        output::write_whole(&report, &report::html(&report::run::Run::read(path)?))?;
+        self.json.write(&Trained {
+            folder: path,
+            interrupted: false,
+            report: Some(&report),
+            verdict: Some(evaluation.verdict),
+            sentence: Some(&evaluation.sentence),
+        })?;
+        if self.json.to_standard_output() {
+            return Ok(());
+        }
+        output::print(&format!("{}{}\n", summary(evaluation), report.display()))
+    }
+
+    fn suspend(&self, path: &Path) -> Result<(), Error> {
+        let stopped = Trained { folder: path, interrupted: true, report: None, verdict: None, sentence: None };
+        self.json.write(&stopped)?;
+        if self.json.to_standard_output() {
+            return Ok(());
+        }
+        output::print(&format!("stopped; go on with: onegraph train --resume {}\n", path.display()))
+    }
+}
+
+/// The one series that a run trades.
+fn the_series(plan: &TrainPlan) -> Result<&NamedBars, PlanError> {
+    match &plan.bars[..] {
+        [series] => Ok(series),
+        all => {
+            let names: Vec<&str> = all.iter().map(|series| series.name.as_str()).collect();
+            Err(PlanError::Usage(format!(
+                "a run trades one series, and `--data` names {} ({}); start a run for each",
+                all.len(),
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+fn from_simulator(plan: &TrainPlan, config: &Config) -> bool {
+    plan.record.data.is_none() && config.sim.market == Market::MeanReverting
+}
+
+fn total(plan: &TrainPlan) -> Total {
+    let (folds, epochs) = (plan.config.folds as u32, plan.config.epochs);
+    let checkpoint = plan.resume.as_ref().and_then(|resume| resume.checkpoint.as_ref());
+    let resumed_at = checkpoint.map_or(0, |checkpoint| {
+        let id = checkpoint.meta().id;
+        (id.fold - 1) * epochs + id.epoch
+    });
+    Total { epochs: folds * epochs, resumed_at, folds }
+}
+
+/// The result for a terminal.
+fn summary(evaluation: &Evaluation) -> String {
+    let mut text = format!("{}\n\n", evaluation.sentence);
+    text += &format!("{:<16} {:>8} {:>10} {:>10} {:>8}\n", "", "Sharpe", "return", "drawdown", "trades");
+    let agent = [("agent", &evaluation.agent)];
+    let baselines = evaluation.baselines.iter().map(|named| (named.name.as_str(), &named.performance));
+    for (name, path) in agent.into_iter().chain(baselines) {
+        text += &format!(
+            "{:<16} {:>8.2} {:>9.2}% {:>9.2}% {:>8}\n",
+            name.replace('_', " "),
+            path.sharpe,
+            100.0 * path.total_return,
+            100.0 * path.max_drawdown,
+            path.n_trades
+        );
+    }
+    text + "\n"
+}
