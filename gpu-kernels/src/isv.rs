@@ -6,7 +6,7 @@
 //! health = 1 / ((1 + k)(1 + |loss_ema - loss_slow| / (loss_slow + 1e-6))), k the updates skipped in the last 1,000 steps.
 
 use cuda_std::prelude::*;
-use shared_types::{Counters, LossTotals, SkipWindow, UpdateScalars, isv, learner};
+use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, isv, learner};
 
 use crate::math;
 
@@ -25,7 +25,7 @@ pub const fn isv_update_shape() -> LaunchShape {
 ///
 /// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's; counters \[1\], of which it
 /// reads rng_step; bus \[64\], of which it writes those averages, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have
-/// had a sample, bit by index; window \[1\]. Launch: [`isv_update_shape`].
+/// had a sample, bit by index; window \[33\], as [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
 #[kernel]
 pub fn isv_update(
     totals: GlobalSlice<LossTotals>,
@@ -33,7 +33,7 @@ pub fn isv_update(
     counters: GlobalSlice<Counters>,
     bus: GlobalSliceMut<f32>,
     seeded: GlobalSliceMut<u64>,
-    window: GlobalSliceMut<SkipWindow>,
+    window: GlobalSliceMut<u32>,
 ) {
     if thread::index_1d() != 0 {
         return;
@@ -63,13 +63,22 @@ pub fn isv_update(
         }
         seeded.set(0, had);
     }
-    let mut skips = window.get(0);
-    skips.record(counters.get(0).rng_step, gated);
-    window.set(0, skips);
+    let n_skipped = recorded(&window, counters.get(0).rng_step, gated);
     if gated {
         bus.set(isv::SKIPPED_UPDATES, bus.get(isv::SKIPPED_UPDATES) + 1.0);
     }
-    bus.set(isv::HEALTH, health(skips.n_skipped, bus.get(isv::LOSS_EMA), bus.get(isv::LOSS_SLOW)));
+    bus.set(isv::HEALTH, health(n_skipped, bus.get(isv::LOSS_EMA), bus.get(isv::LOSS_SLOW)));
+}
+
+/// Puts the step into the record of skipped ones, and the one of 1,000 steps ago out; how many it then holds.
+#[inline(always)]
+fn recorded(window: &GlobalSliceMut<u32>, rng_step: i32, skipped: bool) -> u32 {
+    let at = rng_step as usize % SKIP_WINDOW;
+    let (word, bit) = (window.get(at / 32), at % 32);
+    let n_skipped = window.get(SKIP_WORDS - 1) + skipped as u32 - (word >> bit & 1);
+    window.set(at / 32, (word & !(1 << bit)) | ((skipped as u32) << bit));
+    window.set(SKIP_WORDS - 1, n_skipped);
+    n_skipped
 }
 
 /// An average after `sample`.

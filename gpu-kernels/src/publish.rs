@@ -53,11 +53,15 @@ pub unsafe fn publish(
         let due = step.is_multiple_of(stats_every);
         let next = filled(readback.get(0), &totals.get(0), &scalars.get(learner::THETA), flags, due);
         readback.set(0, next);
-        let next: [u32; READBACK_WORDS] = bytemuck::cast(next);
-        let counted: [u32; COUNTER_WORDS] = bytemuck::cast(counters.get(0));
-        for (at, word) in next.into_iter().chain(counted).enumerate() {
-            words.set(at, word);
-        }
+        let [a, b, c, d]: [[u32; 4]; READBACK_WORDS / 4] = bytemuck::cast(next);
+        let [e, f]: [[u32; 4]; COUNTER_WORDS / 4] = bytemuck::cast(counters.get(0));
+        // One by one: a loop over an array would keep it in local memory.
+        words.store(0, a);
+        words.store(4, b);
+        words.store(8, c);
+        words.store(12, d);
+        words.store(16, e);
+        words.store(20, f);
         // SAFETY: the caller's page; the stamps are this kernel's.
         unsafe { put(&raw mut (*control).stamp_begin, step) };
     }

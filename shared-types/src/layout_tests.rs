@@ -8,8 +8,8 @@ use std::string::String;
 
 use crate::{
     BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, GateParams,
-    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, Readback, SKIP_WINDOW, Schedule, SkipWindow,
-    SpectralMatrix, StepScalars, UpdateScalars, isv, learner, nan_flags, stream,
+    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, Readback, Schedule, SpectralMatrix,
+    StepScalars, UpdateScalars, isv, learner, nan_flags, stream,
 };
 
 /// What `assert_layout!` knows of a type.
@@ -51,7 +51,6 @@ fn the_layouts_are_the_documented_ones() {
     list::<GradientNorm>(&mut out);
     list::<GateParams>(&mut out);
     list::<UpdateScalars>(&mut out);
-    list::<SkipWindow>(&mut out);
     list::<SpectralMatrix>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
 }
@@ -85,7 +84,6 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<GradientNorm>();
     check::<GateParams>();
     check::<UpdateScalars>();
-    check::<SkipWindow>();
     check::<SpectralMatrix>();
 }
 
@@ -143,20 +141,5 @@ fn gated_learners_take_back_their_own_counters() {
             assert_eq!(after.applied(other), counters.applied(other) - taken, "{}", learner::NAMES[l]);
         }
         assert_eq!(after.rng_step, 80, "steps are counted, gated or not");
-    }
-}
-
-#[test]
-fn the_window_counts_the_last_thousand_steps() {
-    let mut window = SkipWindow::default();
-    let mut history = std::collections::VecDeque::new();
-    for step in 1..5000 {
-        let skipped = step % 7 == 0 || (1500..1700).contains(&step);
-        history.push_back(skipped);
-        if history.len() > SKIP_WINDOW {
-            history.pop_front();
-        }
-        window.record(step, skipped);
-        assert_eq!(window.n_skipped as usize, history.iter().filter(|skipped| **skipped).count(), "step {step}");
     }
 }

@@ -22,7 +22,6 @@
 //! | [`GradientNorm`] | 8 | `gradient_norm` | `gate_step` |
 //! | [`GateParams`] | 16 | host, once, by value | `gate_step` |
 //! | [`UpdateScalars`] | 32 | `gate_step` | `adamw`, `isv_update`, `publish` |
-//! | [`SkipWindow`] | 144 | `isv_update` | the same |
 //! | [`SpectralMatrix`] | 16 | host, once | `spectral` |
 #![no_std]
 
@@ -45,7 +44,7 @@ pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, Featu
 pub use precision::Precision;
 pub use product::{Epilogue, Product, ProductForm};
 pub use readback::Readback;
-pub use update::{GateParams, GradientNorm, LearnerRange, SKIP_WINDOW, SkipWindow, SpectralMatrix, UpdateScalars};
+pub use update::{GateParams, GradientNorm, LearnerRange, SKIP_WINDOW, SKIP_WORDS, SpectralMatrix, UpdateScalars};
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.
 macro_rules! assert_layout {

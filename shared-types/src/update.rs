@@ -84,30 +84,9 @@ impl UpdateScalars {
 /// Steps over which skipped updates lower the health.
 pub const SKIP_WINDOW: usize = 1000;
 
-/// Which of the last [`SKIP_WINDOW`] steps skipped their update.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct SkipWindow {
-    /// Bit i mod 32 of word i / 32: the last step with rng_step mod 1,000 = i was skipped.
-    pub bits: [u32; 32],
-    /// Bits that are set.
-    pub n_skipped: u32,
-    /// Zero.
-    pub reserved: [u32; 3],
-}
-
-assert_layout!(SkipWindow, size 144, align 4, bits: [u32; 32] = 0, n_skipped: u32 = 128, reserved: [u32; 3] = 132);
-
-impl SkipWindow {
-    /// Puts the step in, and the one of [`SKIP_WINDOW`] steps ago out.
-    #[inline]
-    pub fn record(&mut self, rng_step: i32, skipped: bool) {
-        let at = rng_step as u32 % SKIP_WINDOW as u32;
-        let (word, bit) = (&mut self.bits[(at / 32) as usize], at % 32);
-        self.n_skipped = self.n_skipped + skipped as u32 - (*word >> bit & 1);
-        *word = *word & !(1 << bit) | (skipped as u32) << bit;
-    }
-}
+/// Words of the device's record of them: bit i mod 32 of word i / 32 is set when the last step with rng_step mod 1,000 = i was
+/// skipped, and the last word counts the bits that are set.
+pub const SKIP_WORDS: usize = SKIP_WINDOW.div_ceil(32) + 1;
 
 /// A matrix with a spectral norm: where it lies in the flat parameters, online and target alike.
 #[repr(C)]

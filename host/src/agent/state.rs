@@ -5,7 +5,7 @@ use gpu_kernels::atoms::{atoms_update, atoms_update_shape};
 use gpu_kernels::counters::depth_keep;
 use gpu_kernels::heads::HeadColumns;
 use shared_types::market::N_BRANCHES;
-use shared_types::{Counters, Isv, SkipWindow, StepScalars};
+use shared_types::{Counters, Isv, SKIP_WORDS, StepScalars};
 
 use super::{Learners, Parameters, Sizes, SpectralNorm};
 use crate::config::Config;
@@ -23,8 +23,8 @@ pub struct Agent {
     pub bus: Buffer<f32>,
     /// \[1\], the averages of the bus that have had a sample, bit by index.
     pub seeded: Buffer<u64>,
-    /// \[1\], which of the latest steps skipped their update.
-    pub skipped: Buffer<SkipWindow>,
+    /// Which of the latest steps skipped their update, a bit each.
+    pub skipped: Buffer<u32>,
     /// \[1\].
     pub counters: Buffer<Counters>,
     /// \[1\], the step's scalars, with the depth masks of training passes.
@@ -53,7 +53,7 @@ impl Agent {
             spectral,
             bus: device.alloc_zeroed(shared_types::isv::LEN)?,
             seeded: device.alloc_zeroed(1)?,
-            skipped: device.alloc_zeroed(1)?,
+            skipped: device.alloc_zeroed(SKIP_WORDS)?,
             counters: device.alloc_zeroed(1)?,
             scalars: device.alloc_zeroed(1)?,
             keep: device.upload(&[keep])?,

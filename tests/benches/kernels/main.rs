@@ -10,6 +10,7 @@
 mod report;
 mod rows;
 mod timer;
+mod update;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,6 +69,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     rows::trees(&timer, &mut report)?;
     rows::scan(&timer, &mut report)?;
     rows::small(&timer, &mut report)?;
+    update::update(&timer, &mut report)?;
     if let Some(file) = &arguments.json {
         report.write_json(file)?;
     }

@@ -11,6 +11,7 @@ pub fn cases() -> Vec<Case> {
             "ptx::the_control_page_is_read_as_memory_that_changes",
             the_control_page_is_read_as_memory_that_changes,
         ),
+        host_case("ptx::the_mirrors_are_written_between_the_stamps", the_mirrors_are_written_between_the_stamps),
         host_case("ptx::no_kernel_uses_local_memory", no_kernel_uses_local_memory),
     ]
 }
@@ -56,6 +57,12 @@ fn memory_bound_kernels_access_16_bytes() -> Outcome {
         ("scan_prefix", 1, 2),
         ("reduce_sum_partials", 1, 0),
         ("reduce_max_partials", 1, 0),
+        ("adamw", 5, 4),
+        ("gradient_norm", 1, 0),
+        ("flag_non_finite", 1, 0),
+        ("spectral_columns", 1, 1),
+        ("spectral_rows", 2, 0),
+        ("spectral_scale", 1, 0),
     ];
     for (arch, image) in IMAGES {
         for (name, n_loads, n_stores) in expected {
@@ -77,6 +84,24 @@ fn the_control_page_is_read_as_memory_that_changes() -> Outcome {
         assert!(!text.contains("ld.global.nc"), "{arch}: {name} has a load that takes memory for constant\n{text}");
         let n_loads = text.lines().filter(|line| line.contains("ld.relaxed.sys")).count();
         assert_eq!(n_loads, 4, "{arch}: {name} reads four fields of the page\n{text}");
+    }
+    Ok(())
+}
+
+/// `stamp_begin`, a fence, the mirrors, a fence, and `stamp_end` with release order: all of system scope, and nothing else is.
+fn the_mirrors_are_written_between_the_stamps() -> Outcome {
+    for (arch, image) in IMAGES {
+        let (_, text) = kernels(image).find(|(kernel, _)| *kernel == "publish").ok_or(format!("{arch}: no publish"))?;
+        let order: Vec<&str> = text
+            .lines()
+            .filter_map(|line| {
+                ["st.relaxed.sys", "fence.acq_rel.sys", "st.release.sys"].into_iter().find(|word| line.contains(word))
+            })
+            .collect();
+        let mut expected = vec!["st.relaxed.sys", "fence.acq_rel.sys"];
+        expected.extend(vec!["st.relaxed.sys"; order.len().saturating_sub(4)]);
+        expected.extend(["fence.acq_rel.sys", "st.release.sys"]);
+        assert!(order == expected && order.len() > 6, "{arch}: {order:?}");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod isv;
 mod norm;
 mod publish;
 mod spectral;
+mod spectral_world;
 mod world;
 
 fn main() {

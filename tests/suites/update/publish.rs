@@ -1,7 +1,7 @@
 //! `publish`, and the host's side of its pages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gpu_kernels::counters::{increment_step_counters, increment_step_counters_shape};
 use gpu_kernels::publish::{publish, publish_shape};
@@ -157,39 +157,41 @@ fn statistics_change_when_they_are_due(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// Reads until the writer is done; how many different steps were seen.
-fn read_beside(reader: &ReadbackReader, done: &AtomicBool) -> Result<usize, Failed> {
-    let (mut last, mut n_seen) = (0, 0);
+/// Reads until the writer is done, counting different steps in `n_seen`.
+fn read_beside(reader: &ReadbackReader, done: &AtomicBool, n_seen: &AtomicUsize) -> Result<(), Failed> {
+    let mut last = 0;
     while !done.load(Ordering::Acquire) {
         if let Some(published) = reader.read() {
             let n = whole(&published)?;
             ensure!(n >= last, "step {n} after step {last}");
-            n_seen += usize::from(n != last);
+            n_seen.fetch_add(usize::from(n != last), Ordering::Relaxed);
             last = n;
         }
     }
-    Ok(n_seen)
+    Ok(())
 }
 
+/// Steps run until the reader has seen enough of them; it sees all but a few on an idle machine, and few on a busy one.
 fn no_read_mixes_two_steps(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let world = World::new(&lab, device)?;
-    let (reader, done) = (ReadbackReader::new(world.pages.clone()), AtomicBool::new(false));
-    let n_steps = 400;
-    let seen = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read_beside(&reader, &done));
-        let written = (1..=n_steps).try_for_each(|n| {
-            world.fill(n)?;
-            world.publish(1)
-        });
+    let reader = ReadbackReader::new(world.pages.clone());
+    let (done, n_seen) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut n_steps = 0;
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_beside(&reader, &done, &n_seen));
+        let mut written = Ok(());
+        while written.is_ok() && !reading.is_finished() && n_seen.load(Ordering::Relaxed) < 50 {
+            n_steps += 1;
+            written = world.fill(n_steps).and_then(|()| world.publish(1));
+        }
         let finished = written.and_then(|()| world.flags.read());
         done.store(true, Ordering::Release);
         finished?;
         reading.join().expect("the reader ended")
     })?;
-    ensure!(seen > 1, "the reader saw {seen} of {n_steps} steps");
     assert_eq!(whole(&reader.read().expect("a step has finished"))?, n_steps as u32);
-    println!("{seen} of {n_steps} steps seen");
+    println!("{} of {n_steps} steps seen", n_seen.into_inner());
     Ok(())
 }
 
@@ -198,7 +200,7 @@ fn no_read_mixes_two_steps(device: &Device) -> Outcome {
 fn no_read_mixes_two_steps_of_a_fast_writer(device: &Device) -> Outcome {
     let pages = Pages::new(device)?;
     let (reader, done) = (ReadbackReader::new(pages.clone()), AtomicBool::new(false));
-    let (n_whole, n_mixed) = std::thread::scope(|scope| {
+    let (n_seen, n_mixed) = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut n = 0u32;
             while !done.load(Ordering::Relaxed) {
@@ -208,20 +210,21 @@ fn no_read_mixes_two_steps_of_a_fast_writer(device: &Device) -> Outcome {
                 (0..200).for_each(|_| std::hint::spin_loop());
             }
         });
-        let (mut n_whole, mut n_mixed) = (0, 0);
+        let (mut n_seen, mut n_mixed, mut last) = (0, 0, 0);
         let mut result = Ok(());
-        while result.is_ok() && (n_whole < 20_000 || n_mixed < 100) {
+        while result.is_ok() && (n_seen < 1000 || n_mixed < 10) {
             if let Some(published) = reader.read() {
-                n_whole += 1;
+                n_seen += usize::from(published.step != last);
+                last = published.step;
                 result = whole(&published).map(|_| ());
             }
             let first = pages.counters.load_word(0, 0, Ordering::Relaxed);
             n_mixed += usize::from(pages.readback.load_word(0, 15, Ordering::Relaxed) != first);
         }
         done.store(true, Ordering::Relaxed);
-        result.map(|()| (n_whole, n_mixed))
+        result.map(|()| (n_seen, n_mixed))
     })?;
-    println!("{n_whole} whole copies; {n_mixed} without the stamps mixed two steps");
+    println!("{n_seen} steps seen whole; {n_mixed} copies without the stamps mixed two");
     Ok(())
 }
 
