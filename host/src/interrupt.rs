@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// Exit code of a program that an interrupt stopped.
 pub const EXIT_CODE: i32 = 130;
@@ -16,26 +20,28 @@ pub struct Interrupt {
     requested: Arc<AtomicBool>,
 }
 
-/// The signals are taken already.
+/// Signals that cannot be caught.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot catch Ctrl-C: {0}; training goes on only without it, so nothing was begun; start it in a plain terminal"
-)]
-pub struct InterruptError(#[from] ctrlc::Error);
+#[error("cannot catch Ctrl-C: {0}; training was not begun, start it again when the system has room for a thread")]
+pub struct InterruptError(#[from] std::io::Error);
 
 impl Interrupt {
-    /// Catches Ctrl-C, SIGTERM and SIGHUP from now on. Once a process.
+    /// Catches Ctrl-C and SIGTERM, by which schedulers stop a program, from now on. SIGHUP stays as `nohup` left it.
     pub fn install() -> Result<Self, InterruptError> {
         let interrupt = Self::default();
-        let handled = interrupt.clone();
-        ctrlc::set_handler(move || {
-            if handled.request() {
-                eprintln!("{FIRST}");
-            } else {
-                eprintln!("{SECOND}");
-                std::process::exit(EXIT_CODE);
+        let (caught, mut signals) = (interrupt.clone(), Signals::new([SIGINT, SIGTERM])?);
+        // On a thread of its own, which may print, as a signal's handler may not.
+        let watch = move || {
+            for _ in signals.forever() {
+                if caught.request() {
+                    eprintln!("{FIRST}");
+                } else {
+                    eprintln!("{SECOND}");
+                    std::process::exit(EXIT_CODE);
+                }
             }
-        })?;
+        };
+        thread::Builder::new().name("interrupt".into()).spawn(watch)?;
         Ok(interrupt)
     }
 
@@ -50,12 +56,11 @@ impl Interrupt {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Child, ChildStderr, Command, Stdio};
-    use std::thread::sleep;
     use std::time::{Duration, Instant};
 
     /// Set where the test binary runs itself as the program that is interrupted.
@@ -73,7 +78,7 @@ mod tests {
                 eprintln!("checkpoint written");
                 std::process::exit(0);
             }
-            sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         std::process::exit(9);
     }

@@ -16,4 +16,5 @@ pub mod metrics;
 mod panics;
 pub mod progress;
 pub mod replay;
+pub mod run;
 pub mod step;

@@ -105,6 +105,11 @@ impl Inspect {
 }
 
 impl ReadArguments {
+    /// Whether nothing was said of it.
+    pub(super) fn is_default(&self) -> bool {
+        self.symbol.is_none() && self.bar.is_none() && self.stamps == Stamps::Start
+    }
+
     pub(super) fn options(&self) -> ReadOptions {
         ReadOptions { symbol: self.symbol.clone(), bar_ns: self.bar, stamps: self.stamps }
     }

@@ -8,7 +8,9 @@ use cuda_driver::DriverError;
 use serde::Serialize;
 
 use super::output::{self, Json};
+use super::train::default_preset;
 use super::{DeviceArgument, Error, Global};
+use crate::config::{Config, DataSource, MemoryEstimate, Preset, bytes_text};
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
 use crate::images::KERNELS;
@@ -16,6 +18,9 @@ use crate::images::KERNELS;
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
+    /// The preset whose memory is worked out; full on a GPU and small on the CPU without it.
+    #[arg(long, value_enum)]
+    preset: Option<Preset>,
     #[command(flatten)]
     json: Json,
 }
@@ -27,6 +32,10 @@ struct Report {
     version: &'static str,
     /// `cuda` or `cpu`: what `--device auto` works on.
     device: &'static str,
+    /// The preset whose memory was worked out.
+    preset: Preset,
+    /// What a run of it on the simulator needs on the device.
+    memory: MemoryEstimate,
     checks: Vec<Check>,
 }
 
@@ -63,9 +72,14 @@ impl Arguments {
             }
             Err(error) => checks.push(Check::missing("GPU", error.to_string(), mend_gpu(error))),
         }
-        checks.extend([cpu()?, images(), compiler(), rustup()]);
-        let report =
-            Report { version: env!("CARGO_PKG_VERSION"), device: if gpu.is_ok() { "cuda" } else { "cpu" }, checks };
+        let cpu = Device::open(DeviceChoice::Cpu)?;
+        let device = gpu.as_ref().unwrap_or(&cpu);
+        let preset = self.preset.unwrap_or_else(|| default_preset(device));
+        let config = Config::preset(preset, DataSource::Simulator);
+        let memory = config.memory_estimate(config.sim.bars as usize);
+        checks.extend([cpu_found(&cpu)?, memory_for(preset, &memory, device), images(), compiler(), rustup()]);
+        let (version, device) = (env!("CARGO_PKG_VERSION"), device.backend_name());
+        let report = Report { version, device, preset, memory, checks };
         self.json.write(&report)?;
         if !self.json.to_standard_output() {
             output::print(&text(&report))?;
@@ -143,8 +157,22 @@ fn kernels_on_gpu(device: &Device) -> Check {
     }
 }
 
-fn cpu() -> Result<Check, Error> {
-    let device = Device::open(DeviceChoice::Cpu)?;
+/// What a run of the preset needs, against what is free.
+fn memory_for(preset: Preset, memory: &MemoryEstimate, device: &Device) -> Check {
+    let free = match device.memory_info() {
+        Ok((free, _)) => free,
+        Err(error) => return Check::missing("memory", error.to_string(), mend_gpu(&error)),
+    };
+    let (name, needed) = (preset.name(), bytes_text(memory.total_bytes));
+    let detail = format!("preset {name} needs {needed} of {} free: {memory}", bytes_text(free as u64));
+    match memory.check(free, &device.info().name) {
+        Ok(()) => Check::ok("memory", detail),
+        Err(_) if preset == Preset::Tiny => Check::missing("memory", detail, "end other programs on the device"),
+        Err(_) => Check::missing("memory", detail, "take a smaller preset: --preset small, or tiny"),
+    }
+}
+
+fn cpu_found(device: &Device) -> Result<Check, Error> {
     let (free, total) = device.memory_info()?;
     let n_processors = device.info().n_multiprocessors;
     Ok(Check::ok("CPU", format!("{n_processors} processors, {}, {} available", size(total), size(free))))
@@ -188,7 +216,7 @@ fn rustup() -> Check {
 }
 
 fn size(bytes: usize) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+    bytes_text(bytes as u64)
 }
 
 fn text(report: &Report) -> String {

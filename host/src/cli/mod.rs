@@ -7,6 +7,7 @@ mod data;
 mod doctor;
 mod graph;
 mod output;
+pub mod train;
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::data::DataError;
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
+use crate::progress::LogOutput;
+use crate::run::plan::PlanError;
 
 /// Trains a trading agent; one training step is one cuGraphLaunch.
 #[derive(Debug, Parser)]
@@ -79,6 +82,9 @@ enum Error {
     /// Market data that cannot be read or written.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Training that cannot begin.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A file that cannot be written.
     #[error("cannot write {}: {source}; choose another place", path.display())]
     Output { path: std::path::PathBuf, source: std::io::Error },
@@ -95,8 +101,9 @@ impl Error {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Data(error) if error.bad_input => 2,
+            Self::Plan(error) if error.is_bad_input() => 2,
             Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } => 2,
-            Self::Data(_) | Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
+            Self::Data(_) | Self::Plan(_) | Self::Device(_) | Self::StandardOutput(_) | Self::Failed(_) => 1,
         }
     }
 }
@@ -143,7 +150,7 @@ fn start_log(verbose: u8) {
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     // A second subscriber in one process is refused; the first one stays.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| LogOutput).try_init();
 }
 
 /// Any panic here is a bug of ours: everything that can go wrong in the world is an `Err`.

@@ -9,7 +9,7 @@ use super::Error;
 
 /// `--json [FILE]`, which every command takes.
 #[derive(Debug, clap::Args)]
-pub(super) struct Json {
+pub struct Json {
     /// Print the result as JSON, or write it to FILE.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     json: Option<Option<PathBuf>>,

@@ -1,0 +1,218 @@
+//! The folder itself: made, opened, and kept small.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::Checkpoint;
+use super::error::RunError;
+use super::manifest::{CheckpointId, MANIFEST, Manifest};
+use super::metrics_log::MetricsLog;
+use super::record::{RunRecord, now};
+use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
+use crate::files::write_whole;
+
+/// Checkpoints that are kept for being the newest.
+const N_NEWEST: usize = 3;
+const CONFIG: &str = "config.toml";
+const RECORD: &str = "run.json";
+const METRICS: &str = "metrics.jsonl";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// A run's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Whether a run can be begun in `out`: it is empty or absent. Nothing that is there is ever overwritten.
+    pub fn check_free(out: &Path) -> Result<(), RunError> {
+        let mut entries = match fs::read_dir(out) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err(RunError::new(out, "is a file, not a folder", "choose another `--out`"));
+            }
+            Err(error) => return Err(RunError::unreadable(out, error)),
+        };
+        if out.join(RECORD).exists() {
+            let remedy = format!("go on with it by `--resume {}`, or choose another `--out`", out.display());
+            return Err(RunError::new(out, "holds a run already", remedy));
+        }
+        if entries.next().is_some() {
+            let remedy = "choose another `--out`, or an empty folder";
+            return Err(RunError::new(out, "is not empty, and no run of onegraph", remedy));
+        }
+        Ok(())
+    }
+
+    /// Begins a run in `out`, or in a new folder under `runs` named after time and seed.
+    pub fn create(out: Option<&Path>, config: &Config, record: &RunRecord) -> Result<Self, RunError> {
+        let path = match out {
+            Some(out) => {
+                Self::check_free(out)?;
+                fs::create_dir_all(out).map_err(|error| unmakeable(out, &error))?;
+                out.to_owned()
+            }
+            None => new_folder(Path::new("runs"), record.seed)?,
+        };
+        let folder = Self { path };
+        let checkpoints = folder.checkpoints_path();
+        fs::create_dir_all(&checkpoints).map_err(|error| unmakeable(&checkpoints, &error))?;
+        folder.write(CONFIG, &config.to_toml())?;
+        folder.write(METRICS, "")?;
+        let record = serde_json::to_string_pretty(record).expect("plain data with string keys") + "\n";
+        folder.write(RECORD, &record)?;
+        Ok(folder)
+    }
+
+    /// The run in `path`.
+    pub fn open(path: &Path) -> Result<Self, RunError> {
+        if path.join(RECORD).is_file() {
+            return Ok(Self { path: path.to_owned() });
+        }
+        let reason = if path.is_dir() { "is no run: it has no run.json" } else { "is no run: there is no such folder" };
+        Err(RunError::new(path, reason, "name the folder that `train` wrote, such as runs/20261130-120000-seed0"))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where checkpoints are.
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS)
+    }
+
+    /// Where a checkpoint is or would be.
+    pub fn checkpoint_path(&self, id: CheckpointId) -> PathBuf {
+        self.checkpoints_path().join(id.to_string())
+    }
+
+    /// The effective configuration.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        // Every key is in the file; the layer under it would show only if one were taken out.
+        let mut layers = Layers::new(Preset::Full, DataSource::Simulator);
+        layers.file(&self.path.join(CONFIG))?;
+        layers.finish()
+    }
+
+    /// What the run was started with.
+    pub fn record(&self) -> Result<RunRecord, RunError> {
+        let path = self.path.join(RECORD);
+        let text = fs::read_to_string(&path).map_err(|error| RunError::unreadable(&path, error))?;
+        serde_json::from_str(&text).map_err(|error| {
+            RunError::new(&path, format!("cannot be understood: {error}"), "restore the file, or start a new run")
+        })
+    }
+
+    /// The metrics, cut behind `after`: what follows was written by a life of the run that is not gone on with.
+    pub fn metrics(&self, after: Option<CheckpointId>) -> Result<MetricsLog, RunError> {
+        MetricsLog::open(&self.path.join(METRICS), after)
+    }
+
+    /// All checkpoints by name, oldest first; they were not looked into.
+    pub fn checkpoints(&self) -> Result<Vec<CheckpointId>, RunError> {
+        let path = self.checkpoints_path();
+        let entries = fs::read_dir(&path).map_err(|error| RunError::unreadable(&path, error))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut ids: Vec<CheckpointId> = names.filter_map(|name| CheckpointId::of_name(&name)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The newest checkpoint that is whole. A damaged one is named in the log, and the one before it taken. None where there
+    /// is none yet; an error where there are some and none is whole.
+    pub fn latest_checkpoint(&self) -> Result<Option<Checkpoint>, RunError> {
+        let ids = self.checkpoints()?;
+        let mut newest_error = None;
+        for &id in ids.iter().rev() {
+            match Checkpoint::open(&self.checkpoint_path(id)) {
+                Ok(checkpoint) => return Ok(Some(checkpoint)),
+                Err(error) => {
+                    tracing::warn!("taking an earlier checkpoint: {error}");
+                    newest_error.get_or_insert(error);
+                }
+            }
+        }
+        match newest_error {
+            None => Ok(None),
+            Some(error) => {
+                let reason = format!("none of {} checkpoints is whole; the newest: {}", ids.len(), error.reason);
+                Err(RunError::new(&error.path, reason, "restore one from a copy, or start a new run"))
+            }
+        }
+    }
+
+    /// The checkpoint of a fold with the highest validation score, ties to the earlier; none without any score. Judged by the
+    /// manifests.
+    pub fn best_checkpoint(&self, fold: u32) -> Result<Option<CheckpointId>, RunError> {
+        let ids = self.checkpoints()?.into_iter().filter(|id| id.fold == fold);
+        Ok(self.best_of(ids))
+    }
+
+    fn best_of(&self, ids: impl Iterator<Item = CheckpointId>) -> Option<CheckpointId> {
+        let mut best: Option<(f64, CheckpointId)> = None;
+        for id in ids {
+            // One that cannot be read cannot be chosen.
+            let Ok(manifest) = Manifest::read(&self.checkpoint_path(id).join(MANIFEST)) else { continue };
+            let Some(score) = manifest.meta.validation_score.filter(|score| !score.is_nan()) else { continue };
+            if best.is_none_or(|(highest, _)| score > highest) {
+                best = Some((score, id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    /// Removes checkpoints that are neither among the newest three nor the best of their fold, and what a run that was
+    /// killed while writing left behind.
+    pub(super) fn remove_superseded(&self) -> Result<(), RunError> {
+        let ids = self.checkpoints()?;
+        let newest = &ids[ids.len().saturating_sub(N_NEWEST)..];
+        let folds = ids.chunk_by(|a, b| a.fold == b.fold);
+        let best: Vec<CheckpointId> = folds.filter_map(|fold| self.best_of(fold.iter().copied())).collect();
+        let superseded = ids.iter().filter(|id| !newest.contains(id) && !best.contains(id));
+        let mut paths: Vec<PathBuf> = superseded.map(|&id| self.checkpoint_path(id)).collect();
+        let checkpoints = self.checkpoints_path();
+        let entries = fs::read_dir(&checkpoints).map_err(|error| RunError::unreadable(&checkpoints, error))?;
+        paths.extend(entries.filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            (name.starts_with(".replaced-") || name.starts_with(".writing-")).then(|| entry.path())
+        }));
+        for path in paths {
+            fs::remove_dir_all(&path).map_err(|error| {
+                let remedy = "remove it by hand, and check that the folder is writable";
+                RunError { bad_input: false, ..RunError::new(&path, format!("cannot be removed: {error}"), remedy) }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), RunError> {
+        let path = self.path.join(name);
+        write_whole(&path, |output| output.write_all(text.as_bytes()))
+            .map_err(|unwritten| RunError::unwritable(&path, unwritten.error()))
+    }
+}
+
+/// A folder that no other run has, even one that starts in the same second.
+pub(super) fn new_folder(parent: &Path, seed: u64) -> Result<PathBuf, RunError> {
+    fs::create_dir_all(parent).map_err(|error| unmakeable(parent, &error))?;
+    let name = format!("{}-seed{seed}", now().1);
+    for attempt in 1.. {
+        let path = parent.join(if attempt == 1 { name.clone() } else { format!("{name}-{attempt}") });
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(unmakeable(&path, &error)),
+        }
+    }
+    unreachable!("a folder has fewer entries than there are numbers")
+}
+
+fn unmakeable(path: &Path, error: &std::io::Error) -> RunError {
+    RunError::new(path, format!("cannot be made: {error}"), "choose another `--out`, in a folder that is writable")
+}

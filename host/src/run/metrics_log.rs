@@ -1,0 +1,66 @@
+//! `metrics.jsonl`: a line an epoch, each of them whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::error::RunError;
+use super::manifest::CheckpointId;
+use crate::files::write_whole;
+use crate::metrics::EpochMetrics;
+
+/// The file, open at its end.
+#[derive(Debug)]
+pub struct MetricsLog {
+    path: PathBuf,
+    file: File,
+    epochs: Vec<EpochMetrics>,
+}
+
+impl MetricsLog {
+    /// Opens the file and cuts it behind the epoch `after`, all of it for none. A last line without its end, which a run that
+    /// was killed may leave, goes too.
+    pub(super) fn open(path: &Path, after: Option<CheckpointId>) -> Result<Self, RunError> {
+        let text = std::fs::read_to_string(path).map_err(|error| RunError::unreadable(path, error))?;
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        let (mut kept, mut epochs) = (String::new(), Vec::new());
+        for (number, line) in whole.lines().enumerate() {
+            let metrics: EpochMetrics = serde_json::from_str(line).map_err(|error| {
+                let reason = format!("line {} cannot be understood: {error}", number + 1);
+                RunError::new(path, reason, "remove the line, or restore the file")
+            })?;
+            let id = CheckpointId { fold: metrics.fold, epoch: metrics.epoch };
+            if after.is_some_and(|last| id <= last) {
+                kept.push_str(line);
+                kept.push('\n');
+                epochs.push(metrics);
+            }
+        }
+        if kept != text {
+            write_whole(path, |output| output.write_all(kept.as_bytes()))
+                .map_err(|unwritten| RunError::unwritable(path, unwritten.error()))?;
+        }
+        let file = OpenOptions::new().append(true).open(path).map_err(|error| RunError::unwritable(path, error))?;
+        Ok(Self { path: path.to_owned(), file, epochs })
+    }
+
+    /// The epochs so far.
+    pub fn epochs(&self) -> &[EpochMetrics] {
+        &self.epochs
+    }
+
+    /// Appends an epoch in one write, and brings it to the disk.
+    pub fn append(&mut self, metrics: EpochMetrics) -> Result<(), RunError> {
+        let line = serde_json::to_string(&metrics).expect("plain data with string keys") + "\n";
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| RunError::unwritable(&self.path, error))?;
+        self.epochs.push(metrics);
+        Ok(())
+    }
+
+    /// Sends what follows to another file under the same name, such as a device that is always full.
+    #[cfg(test)]
+    pub(super) fn redirect(&mut self, to: &Path) {
+        self.file = OpenOptions::new().append(true).open(to).expect("the other file opens");
+    }
+}

@@ -1,0 +1,153 @@
+//! Everything that training needs, checked before it begins.
+
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::Checkpoint;
+use super::error::RunError;
+use super::folder::RunFolder;
+use super::record::{DataFile, DataRecord, RunRecord};
+use crate::config::{Config, ConfigError, MemoryError};
+use crate::data::simulate::Simulation;
+use crate::data::{self, Bars, DataError, ReadOptions};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::market::walk_forward::{WalkForwardError, walk_forward};
+
+/// Fewest bars that can be split at all: those before a test and the shortest test.
+const LEAST_BARS: usize = 1_000;
+
+/// A series to train on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedBars {
+    /// The instrument, or else the file's name, or the simulated market's; unique within a plan.
+    pub name: String,
+    /// Its bars.
+    pub bars: Bars,
+}
+
+/// A run that is gone on with.
+#[derive(Debug)]
+pub struct Resume {
+    /// Its folder.
+    pub folder: RunFolder,
+    /// Its newest checkpoint that is whole; none if it was stopped before the first.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// What training was asked for, checked: configuration, data, device, folder.
+pub struct TrainPlan {
+    /// The effective configuration.
+    pub config: Config,
+    /// The series, each long enough for the walk-forward.
+    pub bars: Vec<NamedBars>,
+    /// The device, with room for the run.
+    pub device: Device,
+    /// What the run's folder says of its start.
+    pub record: RunRecord,
+    /// Folder for a new run; none for one under `runs`.
+    pub out: Option<PathBuf>,
+    /// The run that is gone on with; none for a new one.
+    pub resume: Option<Resume>,
+}
+
+/// Why training cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The run's folder, or a file that the run began with.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A market file.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The device's memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A series that the walk-forward cannot split.
+    #[error("{name}: {source}")]
+    WalkForward {
+        /// The series.
+        name: String,
+        /// Why.
+        source: WalkForwardError,
+    },
+    /// Arguments that do not fit each other.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl PlanError {
+    /// Whether what was asked for is at fault (exit code 2), not the machine (exit code 1).
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Config(_) | Self::Memory(_) | Self::WalkForward { .. } | Self::Usage(_) => true,
+            Self::Run(error) => error.bad_input,
+            Self::Data(error) => error.bad_input,
+            Self::Device(error) => matches!(error, DeviceError::BadIndex(_)),
+        }
+    }
+}
+
+impl TrainPlan {
+    /// The run's folder: made for a new run, else the one that is gone on with.
+    pub fn folder(&self) -> Result<RunFolder, RunError> {
+        match &self.resume {
+            Some(resume) => Ok(resume.folder.clone()),
+            None => RunFolder::create(self.out.as_deref(), &self.config, &self.record),
+        }
+    }
+
+    /// Whether the series can be split and the device has room.
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
+        for NamedBars { name, bars } in &self.bars {
+            walk_forward(bars.len(), self.config.folds, self.config.episode_len as usize)
+                .map_err(|source| PlanError::WalkForward { name: name.clone(), source })?;
+        }
+        let n_bars = self.bars.iter().map(|series| series.bars.len()).sum();
+        let (free_bytes, _) = self.device.memory_info()?;
+        self.config.memory_estimate(n_bars).check(free_bytes, &self.device.info().name)?;
+        Ok(())
+    }
+}
+
+/// The simulated market of a configuration.
+pub(crate) fn simulate(config: &Config) -> Vec<NamedBars> {
+    let market = config.sim.market;
+    let simulation = Simulation { market, n_bars: config.sim.bars, seed: config.seed };
+    vec![NamedBars { name: market.name().to_owned(), bars: simulation.bars() }]
+}
+
+/// Reads market files; a fault in any of them is an error.
+pub(crate) fn read_files(paths: &[PathBuf], options: &ReadOptions) -> Result<Vec<NamedBars>, PlanError> {
+    let mut all: Vec<NamedBars> = Vec::new();
+    for path in paths {
+        let reading = data::read(path, options)?;
+        for notice in &reading.source.notices {
+            tracing::warn!("{}: {notice}", path.display());
+        }
+        let (bars, repairs) = reading.accept(LEAST_BARS)?;
+        tracing::info!("{}: {} bars; {repairs:?}", path.display(), bars.len());
+        let base = bars.symbol.clone().unwrap_or_else(|| stem(path));
+        let is_free = |name: &String| all.iter().all(|other| other.name != *name);
+        let mut names = std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}#{n}")));
+        let name = names.find(is_free).expect("there are more names than files");
+        all.push(NamedBars { name, bars });
+    }
+    Ok(all)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// What the run's folder says of market files.
+pub(crate) fn record_files(paths: &[PathBuf], options: &ReadOptions) -> Result<DataRecord, RunError> {
+    let files = paths.iter().map(|path| DataFile::new(path)).collect::<Result<_, _>>()?;
+    let stamps_end = options.stamps == data::Stamps::End;
+    Ok(DataRecord { files, symbol: options.symbol.clone(), bar_ns: options.bar_ns, stamps_end })
+}
