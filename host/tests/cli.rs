@@ -51,6 +51,16 @@ fn doctor_json_has_a_stable_shape() {
     let driver = checks.iter().find(|check| check["name"] == "driver").expect("a line about the driver");
     assert_eq!(driver["ok"], false);
     assert!(driver["detail"].is_string() && driver["mend"].is_string());
+    assert_eq!(report["preset"], "small");
+    let parts = report["memory"]["parts"].as_array().expect("a list");
+    let sum: u64 = parts.iter().filter_map(|part| part["bytes"].as_u64()).sum();
+    assert_eq!(report["memory"]["total_bytes"], sum);
+}
+
+#[test]
+fn doctor_says_what_a_preset_needs() {
+    let text = stdout(&onegraph(&["doctor", "--preset", "full"]));
+    assert_has(&text, &["memory: preset full needs ", " free: replay ring 3.2 GiB + "]);
 }
 
 #[test]
