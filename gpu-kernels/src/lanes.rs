@@ -27,11 +27,18 @@ pub(crate) fn all(mut value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     value
 }
 
-/// Lanes that share a row: `block_dim_x`, 32 on a GPU, or 1 on the CPU, where a lane is a coroutine and a row's loop is
-/// faster alone.
+/// Lanes that share a row: `block_dim_x`, which is 32 on a GPU (a constant there, so that loops over a row have a known step);
+/// 32 or 1 on the CPU, where a lane is a coroutine and a row's loop is faster alone.
 #[inline(always)]
 pub fn of_row() -> usize {
-    thread::block_dim_x() as usize
+    if cfg!(target_os = "cuda") { N_LANES } else { thread::block_dim_x() as usize }
+}
+
+/// The value of lane `lane`, which may differ from lane to lane.
+#[inline(always)]
+pub(crate) fn of_lane(value: f32, lane: usize) -> f32 {
+    // SAFETY: all lanes of the warp take part, as this module demands of its callers.
+    unsafe { warp::warp_shuffle_idx(WHOLE_WARP, value, lane as u32, N_LANES as u32) }.0
 }
 
 /// Combines the values of all lanes of a row, as [`all`]; every lane gets the result.

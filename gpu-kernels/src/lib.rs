@@ -1,14 +1,18 @@
 //! The kernels, a file per subject.
 
+pub mod branches;
+pub mod columns;
 pub mod copy;
 pub mod counters;
 pub mod gather;
 pub mod is_weights;
 pub mod lanes;
 pub mod market;
-mod math;
+pub mod math;
 pub mod operand;
 pub mod philox;
 pub mod reduce;
 pub mod scan;
 pub mod seg_tree;
+mod sweep;
+pub mod trunk;
