@@ -65,7 +65,8 @@ impl Share {
 ///
 /// Shapes: h2 `[R, H]`, gate_logits `[R, 32]` (empty when off), gates `[R, 32]`, branch_in operand `[5, R, H]`, of which it writes
 /// slots 1 to 4. Launch: [`row_shape`](lanes::row_shape).
-#[kernel(cooperative, max_threads = 256)]
+// With fewer blocks asked for, the compiler takes more registers than it would on its own, and spills none.
+#[kernel(cooperative, max_threads = 256, min_blocks = 3)]
 pub fn branch_select(
     h2: GlobalSlice<f32>,
     gate_logits: GlobalSlice<f32>,
@@ -84,12 +85,12 @@ pub fn branch_select(
         share.columns(
             |at| -> Vector { h2.load(row * width + at) },
             |at, h| {
-                for (branch, factor) in factors.into_iter().enumerate() {
+                for (branch, factor) in factors.iter().enumerate() {
                     operand::store4(&branch_in, slot(branch) + at, h.map(|h| h * factor), precision);
                 }
             },
             |at| {
-                for (branch, factor) in factors.into_iter().enumerate() {
+                for (branch, factor) in factors.iter().enumerate() {
                     operand::store(&branch_in, slot(branch) + at, h2.get(row * width + at) * factor, precision);
                 }
             },
@@ -137,8 +138,10 @@ fn softmax(logits: [f32; N_GROUPS]) -> [f32; N_GROUPS] {
 /// Combines the values of the lanes that have the same branch.
 #[inline(always)]
 fn over_groups(mut value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-    for distance in [4, 8, 16] {
+    let mut distance = SHARERS as u32;
+    while distance < lanes::N_LANES as u32 {
         value = combine(value, lanes::across(value, distance));
+        distance *= 2;
     }
     value
 }
@@ -181,8 +184,8 @@ pub fn branch_select_backward(
                 let through =
                     |k: usize| (0..N_BRANCHES).fold(d0[k], |sum, branch| sum + d[branch][k] * factors[branch]);
                 dh.store(from + at, each(|k| through(k) + extra[k]));
-                for (sums, d) in sums.iter_mut().zip(d) {
-                    sweep::add(sums, |k| d[k] * h[k]);
+                for (branch, sums) in sums.iter_mut().enumerate() {
+                    sweep::add(sums, |k| d[branch][k] * h[k]);
                 }
             },
             |at| {
@@ -219,8 +222,8 @@ pub fn branch_select_backward(
     let (group, sharer) = (lane / SHARERS, lane % SHARERS);
     let parts = gather(Share::new(width, group, sharer, SHARERS), group);
     let mut dgate = 0.0;
-    for (branch, part) in parts.into_iter().enumerate() {
-        let pairs = part + lanes::across(part, 1);
+    for (branch, part) in parts.iter().enumerate() {
+        let pairs = part + lanes::across(*part, 1);
         let whole = pairs + lanes::across(pairs, 2);
         if branch == sharer {
             dgate = whole;

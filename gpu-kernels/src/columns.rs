@@ -23,7 +23,8 @@ const N_THREADS: u32 = 128;
 const N_PARTIALS_MAX: usize = 256;
 /// Rows of a stretch at least.
 const STRETCH_MIN: usize = 8;
-/// Rows whose loads a thread of the first stage has in flight.
+/// Rows whose loads a thread of the first stage has in flight. They take 32 registers, which the compiler grants only to a kernel of
+/// which no more than 8 blocks need to fit on a multiprocessor.
 const AHEAD: usize = 8;
 /// Partial sums whose loads a thread of the second stage has in flight.
 const PARTIALS_AHEAD: usize = 32;
@@ -119,16 +120,16 @@ impl Stretch {
 /// First stage of the column sums of f32 matrices.
 ///
 /// Shapes: source as `shape` says, partials `[P, C]`. Launch: [`column_partials_shape`] of all groups' columns.
-#[kernel(max_threads = 128)]
+#[kernel(max_threads = 128, min_blocks = 8)]
 pub fn column_partials_f32(source: GlobalSlice<f32>, partials: GlobalSliceMut<f32>, shape: ColumnShape) {
     sum_stretch(&partials, &shape, |at| source.load(at));
 }
 
 /// First stage of the column sums of matrices of operands.
 ///
-/// Of bf16 operands it sums what the product takes, rounded: the error is at most 2^-9 sum |x| beside the unrounded sum. Shapes
-/// and launch as [`column_partials_f32()`].
-#[kernel(max_threads = 128)]
+/// Of bf16 operands it sums what the product takes, rounded: beside the unrounded sum the error is at most 2^-8 sum |x|, half the
+/// distance of two bf16 around 1. Shapes and launch as [`column_partials_f32()`].
+#[kernel(max_threads = 128, min_blocks = 8)]
 pub fn column_partials_operands(
     source: GlobalSlice<u16>,
     partials: GlobalSliceMut<f32>,
@@ -169,7 +170,17 @@ pub fn column_sums(partials: GlobalSlice<f32>, targets: GlobalSlice<u32>, out: G
 /// Sum of column `column` of partial sums whose rows lie `stride` apart.
 #[inline(always)]
 pub(crate) fn sum_of_partials(partials: &GlobalSlice<f32>, column: usize, stride: usize) -> f32 {
-    let mut sum = 0.0;
-    sweep::ahead::<PARTIALS_AHEAD, f32>(column, partials.len(), stride, |at| partials.get(at), |_, value| sum += value);
+    let (mut at, mut sum) = (column, 0.0);
+    while at + (PARTIALS_AHEAD - 1) * stride < partials.len() {
+        let loaded: [f32; PARTIALS_AHEAD] = core::array::from_fn(|i| partials.get(at + i * stride));
+        for value in &loaded {
+            sum += value;
+        }
+        at += PARTIALS_AHEAD * stride;
+    }
+    while at < partials.len() {
+        sum += partials.get(at);
+        at += stride;
+    }
     sum
 }

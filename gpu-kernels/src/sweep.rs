@@ -40,15 +40,18 @@ impl Row {
     /// Calls `work` with the column and the value of each vector, in order; what was not kept comes from `again`. Returns what
     /// `work` made of the kept ones.
     #[inline(always)]
-    pub(crate) fn sweep<V: Copy, W: Default>(
+    pub(crate) fn sweep<V: Copy, W: Copy + Default>(
         &self,
         kept: &Kept<V>,
         again: impl Fn(usize) -> V,
         mut work: impl FnMut(usize, V) -> W,
     ) -> Kept<W> {
-        let made = core::array::from_fn(|i| {
+        let mut made = [W::default(); KEPT];
+        unrolled::<KEPT>(|i| {
             let at = self.first + i * self.step;
-            if at < self.width { work(at, kept[i]) } else { W::default() }
+            if at < self.width {
+                made[i] = work(at, kept[i]);
+            }
         });
         let mut at = self.first + KEPT * self.step;
         while at < self.width {
@@ -59,8 +62,8 @@ impl Row {
     }
 }
 
-/// Calls `work` with `at`, `at + step`, ... under `end` and what `load` gives there, in order, `AHEAD` loads before the first of
-/// their calls.
+/// Calls `work` with `at`, `at + step`, ... under `end` and what `load` gives there, in order, `AHEAD` (at most 8) loads before the
+/// first of their calls.
 #[inline(always)]
 pub(crate) fn ahead<const AHEAD: usize, T: Copy>(
     mut at: usize,
@@ -71,14 +74,44 @@ pub(crate) fn ahead<const AHEAD: usize, T: Copy>(
 ) {
     while at + (AHEAD - 1) * step < end {
         let loaded: [T; AHEAD] = core::array::from_fn(|i| load(at + i * step));
-        for (i, value) in loaded.into_iter().enumerate() {
-            work(at + i * step, value);
-        }
+        unrolled::<AHEAD>(|i| work(at + i * step, loaded[i]));
         at += AHEAD * step;
     }
     while at < end {
         work(at, load(at));
         at += step;
+    }
+}
+
+/// Calls `work` with 0 to N - 1, N at most 8.
+///
+/// Written out, since LLVM does not unroll a loop whose body is large, and what the body indexes would lie in local memory.
+#[inline(always)]
+fn unrolled<const N: usize>(mut work: impl FnMut(usize)) {
+    const { assert!(N <= 8) };
+    if N > 0 {
+        work(0);
+    }
+    if N > 1 {
+        work(1);
+    }
+    if N > 2 {
+        work(2);
+    }
+    if N > 3 {
+        work(3);
+    }
+    if N > 4 {
+        work(4);
+    }
+    if N > 5 {
+        work(5);
+    }
+    if N > 6 {
+        work(6);
+    }
+    if N > 7 {
+        work(7);
     }
 }
 

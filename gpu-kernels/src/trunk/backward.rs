@@ -92,7 +92,7 @@ fn factor(r: f32, inner: Vector, width: usize) -> f32 {
 ///
 /// Shapes: h, dn `[R, H]`, inverse_rms `[R]` as [`norm_backward()`] leaves it, partials `[P, partial_stride]` from its first column.
 /// Launch: [`column_partials_shape`](crate::columns::column_partials_shape).
-#[kernel(max_threads = 128)]
+#[kernel(max_threads = 128, min_blocks = 5)]
 pub fn norm_gain_partials(
     h: GlobalSlice<f32>,
     dn: GlobalSlice<f32>,
@@ -120,7 +120,7 @@ pub fn norm_gain_partials(
 ///
 /// Shapes: pre_in, dh0 `[R, H]`, gain_in `[H]`, film `[2H]`, dpre operand `[R, H]`, row_terms `[R, 2]`: r and c, for
 /// [`entry_partials()`]. Launch: [`row_shape`](lanes::row_shape).
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, max_threads = 256, min_blocks = 2)]
 pub fn entry_backward(
     pre_in: GlobalSlice<f32>,
     gain_in: GlobalSlice<f32>,
@@ -166,7 +166,7 @@ pub fn entry_backward(
 /// db = dpre; dgain_in = SiLU'(x) dh0 (1 + g) pre_in r; dg = dh0 SiLU(x); ds = dh0, x = RMSNorm(pre_in). Shapes as of
 /// [`entry_backward()`], partials `[P, partial_stride]` from the column of b. Launch:
 /// [`column_partials_shape`](crate::columns::column_partials_shape) of H columns.
-#[kernel(max_threads = 128)]
+#[kernel(max_threads = 128, min_blocks = 4)]
 pub fn entry_partials(
     pre_in: GlobalSlice<f32>,
     gain_in: GlobalSlice<f32>,

@@ -63,6 +63,18 @@ fn memory_bound_kernels_access_16_bytes() -> Outcome {
         ("spectral_columns", 1, 1),
         ("spectral_rows", 2, 0),
         ("spectral_scale", 1, 0),
+        ("trunk_input", 4, 0),
+        ("trunk_entry", 8, 4),
+        ("residual_norm", 8, 4),
+        ("residual_out", 2, 1),
+        ("residual_backward", 8, 1),
+        ("norm_backward", 12, 4),
+        ("norm_gain_partials", 16, 1),
+        ("entry_backward", 8, 0),
+        ("entry_partials", 16, 4),
+        ("branch_select", 4, 0),
+        ("branch_select_backward", 24, 4),
+        ("column_partials_f32", 8, 1),
     ];
     for (arch, image) in IMAGES {
         for (name, n_loads, n_stores) in expected {
