@@ -3,6 +3,7 @@
 //! Results go to standard output or files, logs to standard error. Exit codes: 0 done; 1 the work failed; 2 wrong
 //! arguments, configuration or input.
 
+mod bench;
 mod data;
 mod doctor;
 mod graph;
@@ -48,6 +49,8 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Times a training step: as a whole, by child graph, by kernel.
+    Bench(bench::Arguments),
     /// Looks into market data files, and simulates markets.
     Data(data::Arguments),
     /// Says what works here, what is missing, and the one command that mends it.
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Error> {
     match &arguments.command {
+        Command::Bench(command) => command.run(&arguments.global),
         Command::Data(command) => command.run(),
         Command::Doctor(command) => command.run(&arguments.global),
         Command::Graph(command) => command.run(&arguments.global),

@@ -54,13 +54,22 @@ impl Stream {
     /// If `module` is of another kind of device than this stream.
     #[track_caller]
     pub fn launch(&self, module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
-        super::launch::check(self.device_id(), shape, &launch)?;
+        self.launch_again(module, shape, &launch)
+    }
+
+    /// The same for a launch that is kept, to be launched several times.
+    ///
+    /// # Panics
+    /// If `module` is of another kind of device than this stream.
+    #[track_caller]
+    pub fn launch_again(&self, module: &Module, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
+        super::launch::check(self.device_id(), shape, launch)?;
         match (&self.backend, &module.backend) {
             (Backend::Cpu(device), module::Backend::Cpu(module)) => {
                 module.check(launch.info().name)?;
-                device.run(shape, &launch)
+                device.run(shape, launch)
             }
-            (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, &launch),
+            (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, launch),
             _ => panic!("module `{}` and the stream are of different kinds of device", module.name()),
         }
     }

@@ -55,8 +55,8 @@ pub struct StepParts<'a> {
     pub pages: &'a Arc<Pages>,
 }
 
-/// Captures every child and composes the step.
-pub fn compose(parts: &StepParts<'_>) -> Result<ParentGraph, DeviceError> {
+/// Each child's name and launches, in order; a child without a launch is left out.
+pub fn children(parts: &StepParts<'_>) -> Vec<(&'static str, Vec<Step>)> {
     let children: [(&str, fn(&StepParts<'_>) -> Vec<Step>); 10] = [
         ("counters", counters::launches),
         ("per_sample", per_sample::launches),
@@ -69,12 +69,14 @@ pub fn compose(parts: &StepParts<'_>) -> Result<ParentGraph, DeviceError> {
         ("iql_modulate", iql_modulate::launches),
         ("per_priority", per_priority::launches),
     ];
+    let named = children.into_iter().map(|(name, launches)| (name, launches(parts)));
+    named.filter(|(_, launches)| !launches.is_empty()).collect()
+}
+
+/// Captures every child and composes the step.
+pub fn compose(parts: &StepParts<'_>) -> Result<ParentGraph, DeviceError> {
     let mut captured = Vec::new();
-    for (name, launches) in children {
-        let launches = launches(parts);
-        if launches.is_empty() {
-            continue;
-        }
+    for (name, launches) in children(parts) {
         captured.push(ChildGraph::capture(parts.device, name, &KERNELS, |recorder| {
             launches.into_iter().try_for_each(|(shape, launch)| recorder.launch(shape, launch))
         })?);

@@ -39,6 +39,7 @@ pub struct Trainer {
     memory: StepMemory,
     reader: ReadbackReader,
     control: ControlPage,
+    pages: Arc<Pages>,
     market: FoldMarket,
     series: Series,
     no_draws: Buffer<Collector>,
@@ -78,7 +79,8 @@ impl Trainer {
             collection: Collection::new(device, config, &agent, &market, &replay)?,
             backtests: [None, None],
             reader: ReadbackReader::new(Arc::clone(&pages)),
-            control: ControlPage::new(pages),
+            control: ControlPage::new(Arc::clone(&pages)),
+            pages,
             no_draws: device.alloc_zeroed(1)?,
             agent,
             replay,
@@ -108,6 +110,18 @@ impl Trainer {
     /// The step's graph.
     pub fn step_graph(&self) -> &ParentGraph {
         &self.step_graph
+    }
+
+    /// The step's children with their launches, for measurements.
+    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
+        step::children(&StepParts {
+            device: &self.device,
+            config: &self.config,
+            agent: &self.agent,
+            replay: &self.replay,
+            memory: &self.memory,
+            pages: &self.pages,
+        })
     }
 
     /// The environments' constants on `part`.
