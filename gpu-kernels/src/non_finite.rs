@@ -1,4 +1,4 @@
-//! NaNs and infinities, found by their bits and noted in the step's words of [`nan_flags`].
+//! NaNs and infinities, found by their bits and noted in the step's words of [`nan_flags`](shared_types::nan_flags).
 //!
 //! The words are clear when a step begins: the buffer is made so, and `publish`, which tells the host, clears them again.
 

@@ -86,13 +86,13 @@ fn a_fault_of_the_objective_gates_everything(device: &Device) -> Outcome {
 
 fn a_fault_of_a_head_gates_that_head(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
-    for l in 1..N_LEARNERS {
+    for (l, faulty) in GROUPS.into_iter().enumerate().skip(1) {
         for (value, bits) in [(f32::NAN, NAN), (f32::INFINITY, INFINITE)] {
             for of_loss in [true, false] {
                 let world = World::new(&lab, Sizes::MINIATURE, Precision::Bf16)?;
                 let (before, mut step) = (world.learned()?, Step::default());
                 let mut gradient = world.gradient(&mut Numbers::new(2), 1.0);
-                let range = world.layout.range(GROUPS[l]);
+                let range = world.layout.range(faulty);
                 if of_loss {
                     step.head_losses[l - 1] = value;
                 } else {
