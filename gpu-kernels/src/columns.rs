@@ -151,7 +151,7 @@ fn sum_stretch(partials: &GlobalSliceMut<f32>, shape: &ColumnShape, load: impl F
     partials.store(stretch.partial * shape.partial_stride as usize + stretch.column, sums);
 }
 
-/// Second stage: out[targets[c]] = the sum of column c; a column whose target is [`NO_TARGET`] is not read.
+/// Second stage: `out[targets[c]]` = the sum of column c; a column whose target is [`NO_TARGET`] is not read.
 ///
 /// Shapes: partials `[P, C]`, targets `[C]` (no target twice), out `[any]`, for instance the flat gradient. No rows (P = 0) give 0.
 /// Launch: [`column_sums_shape`].
