@@ -65,7 +65,7 @@ impl Share {
 ///
 /// Shapes: h2 `[R, H]`, gate_logits `[R, 32]` (empty when off), gates `[R, 32]`, branch_in operand `[5, R, H]`, of which it writes
 /// slots 1 to 4. Launch: [`row_shape`](lanes::row_shape).
-// With fewer blocks asked for, the compiler takes more registers than it would on its own, and spills none.
+// Asked for no more blocks, the compiler takes more registers than it would on its own, and spills none.
 #[kernel(cooperative, max_threads = 256, min_blocks = 3)]
 pub fn branch_select(
     h2: GlobalSlice<f32>,
@@ -97,18 +97,20 @@ pub fn branch_select(
         );
     };
     if lanes::of_row() == 1 {
-        let mut all = [[1.0 / N_GROUPS as f32; N_GROUPS]; N_BRANCHES];
-        for (branch, gate) in all.iter_mut().enumerate() {
+        let all: [[f32; N_GROUPS]; N_BRANCHES] = core::array::from_fn(|branch| {
             let first = first_gate + branch * N_GROUPS;
-            if enabled != 0 {
-                *gate = softmax(core::array::from_fn(|group| gate_logits.get(first + group)));
+            if enabled == 0 {
+                [1.0 / N_GROUPS as f32; N_GROUPS]
+            } else {
+                softmax(core::array::from_fn(|group| gate_logits.get(first + group)))
             }
-            for (group, &gate) in gate.iter().enumerate() {
-                gates.set(first + group, gate);
-            }
-        }
+        });
         for group in 0..N_GROUPS {
-            spread(Share::new(width, group, 0, 1), core::array::from_fn(|branch| all[branch][group]));
+            let of_group = all.map(|gates| gates[group]);
+            for (branch, gate) in of_group.into_iter().enumerate() {
+                gates.set(first_gate + branch * N_GROUPS + group, gate);
+            }
+            spread(Share::new(width, group, 0, 1), of_group);
         }
         return;
     }

@@ -151,11 +151,11 @@ fn sum_stretch(partials: &GlobalSliceMut<f32>, shape: &ColumnShape, load: impl F
     partials.store(stretch.partial * shape.partial_stride as usize + stretch.column, sums);
 }
 
-/// Second stage: out[targets[c]] = the sum of column c; a column whose target is [`NO_TARGET`] is not read.
+/// Second stage: `out[targets[c]]` = the sum of column c; a column whose target is [`NO_TARGET`] is not read.
 ///
 /// Shapes: partials `[P, C]`, targets `[C]` (no target twice), out `[any]`, for instance the flat gradient. No rows (P = 0) give 0.
 /// Launch: [`column_sums_shape`].
-#[kernel(max_threads = 64)]
+#[kernel(max_threads = 64, min_blocks = 16)]
 pub fn column_sums(partials: GlobalSlice<f32>, targets: GlobalSlice<u32>, out: GlobalSliceMut<f32>) {
     let (column, n_columns) = (thread::index_1d() as usize, targets.len());
     if column >= n_columns {

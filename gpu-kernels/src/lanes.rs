@@ -41,7 +41,7 @@ pub(crate) fn of_lane(value: f32, lane: usize) -> f32 {
     unsafe { warp::warp_shuffle_idx(WHOLE_WARP, value, lane as u32, N_LANES as u32) }.0
 }
 
-/// Combines the values of all lanes of a row, as [`all`]; every lane gets the result.
+/// Combines the values of all lanes of a row, as `all`; every lane gets the result.
 #[inline(always)]
 pub fn row(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     if of_row() == 1 { value } else { all(value, combine) }

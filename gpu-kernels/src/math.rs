@@ -39,7 +39,7 @@ pub fn exp(x: f32) -> f32 {
     let whole = rounded - ROUNDER;
     let r = (x - whole * LN_2[0]) - whole * LN_2[1];
     let p = 1.987_569_1e-4;
-    let p = p * r + 1.398_2e-3;
+    let p = p * r + 1.398_199_9e-3;
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 1.666_666_5e-1;
@@ -84,7 +84,7 @@ pub fn silu_slope(x: f32) -> f32 {
 pub fn tanh(x: f32) -> f32 {
     let square = x * x;
     let p = -5.704_988_7e-3;
-    let p = p * square + 2.063_908_9e-2;
+    let p = p * square + 2.063_908_8e-2;
     let p = p * square - 5.373_971_6e-2;
     let p = p * square + 1.333_144_2e-1;
     let p = p * square - 3.333_328e-1;

@@ -5,6 +5,8 @@
 //! row; a plain kernel then takes the sums over rows from those, in the two stages of [`columns`](crate::columns). Reading the
 //! matrices a second time, from the cache for the most part, costs less than carrying every column's sum through the row kernel:
 //! that would leave a partial sum a warp instead of one a stretch.
+//!
+//! `min_blocks` is given where the compiler would otherwise spill, or have fewer loads in flight, to fit more blocks.
 
 use cuda_std::prelude::*;
 use shared_types::{Precision, StepScalars};

@@ -59,7 +59,7 @@ pub fn film_input(value: f32, entry: usize) -> f32 {
 /// Shapes: partials, the slice of `[P, partial_stride]` that begins at dg's first column, ds following dg, as
 /// [`entry_partials`](fn@super::backward::entry_partials) leaves them; inputs `[12]`; dweight `[2H, 12]`. Launch:
 /// [`film_backward_shape`].
-#[kernel(max_threads = 64)]
+#[kernel(max_threads = 64, min_blocks = 16)]
 pub fn film_backward(
     partials: GlobalSlice<f32>,
     inputs: GlobalSlice<f32>,

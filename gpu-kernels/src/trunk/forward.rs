@@ -42,7 +42,9 @@ pub fn trunk_entry(
         sweep::add(&mut squares, |k| h[k] * h[k]);
         h
     });
-    store_normed(&share, &h, squares, &h0, &next_gain, &n0, from, precision);
+    // What is not kept this lane wrote itself.
+    let again = |at: usize| h0.load(from + at);
+    store_normed(&share, &h, again, squares, &next_gain, |at, n| operand::store4(&n0, from + at, n, precision));
 }
 
 /// h_next = h + m z with m the block's mask of stochastic depth, and n_next = RMSNorm(h_next) for the next block.
@@ -72,31 +74,25 @@ pub fn residual_norm(
         sweep::add(&mut squares, |k| next[k] * next[k]);
         next
     });
-    store_normed(&share, &sums, squares, &h_next, &next_gain, &n_next, from, precision);
+    let again = |at: usize| h_next.load(from + at);
+    store_normed(&share, &sums, again, squares, &next_gain, |at, n| operand::store4(&n_next, from + at, n, precision));
 }
 
-/// RMSNorm of a row of `h`, of which `kept` is kept and `squares` the lanes' sums of squares, as operands.
+/// Stores RMSNorm of a row h, of which `kept` is kept and `squares` the lanes' sums of squares.
 #[inline(always)]
 fn store_normed(
     share: &Row,
     kept: &sweep::Kept<Vector>,
+    again: impl Fn(usize) -> Vector,
     squares: Vector,
-    h: &GlobalSliceMut<f32>,
     gain: &GlobalSlice<f32>,
-    normed: &GlobalSliceMut<u16>,
-    from: usize,
-    precision: Precision,
+    store: impl Fn(usize, Vector),
 ) {
     let inverse = inverse_rms(squares, gain.len());
-    // What is not kept this lane wrote itself.
-    share.sweep(
-        kept,
-        |at| h.load(from + at),
-        |at, h| {
-            let gain: Vector = gain.load(at);
-            operand::store4(normed, from + at, each(|k| h[k] * inverse * gain[k]), precision);
-        },
-    );
+    share.sweep(kept, again, |at, h| {
+        let gain: Vector = gain.load(at);
+        store(at, each(|k| h[k] * inverse * gain[k]));
+    });
 }
 
 /// h_next = h + m z of the last block, and the same as operands.

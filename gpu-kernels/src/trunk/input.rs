@@ -25,7 +25,7 @@ pub const INPUT_WIDTH: usize = BOTTLENECK_COLUMN + BOTTLENECK_WIDTH;
 const N_VECTORS: usize = INPUT_WIDTH / VECTOR;
 // Every part begins at a vector.
 const _: () =
-    assert!((N_FEATURES | TEMPORAL_COLUMN | ATTENTION_COLUMN | BOTTLENECK_COLUMN | INPUT_WIDTH) % VECTOR == 0);
+    assert!((N_FEATURES | TEMPORAL_COLUMN | ATTENTION_COLUMN | BOTTLENECK_COLUMN | INPUT_WIDTH).is_multiple_of(VECTOR));
 
 /// Launch of [`trunk_input()`]: a thread for four columns of a row.
 pub const fn trunk_input_shape(n_rows: usize) -> LaunchShape {

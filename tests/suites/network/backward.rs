@@ -263,6 +263,9 @@ fn check_entry(lab: &Lab, entry: &Entry) -> Outcome {
     Ok(())
 }
 
+/// Chooses an input of the entry.
+type Input = fn(&mut Entry) -> &mut Vec<f32>;
+
 /// Central differences of sum(weight h0) along a random direction of each input. Step e = 0.01: the third derivatives leave e^2 of the
 /// terms' magnitudes, rounding of h0 2^-24 / e of them, each under 0.0002.
 fn of_the_entry_agrees_with_differences(device: &Device) -> Outcome {
@@ -277,7 +280,7 @@ fn of_the_entry_agrees_with_differences(device: &Device) -> Outcome {
             let (h0, _) = entry.run(&lab, lanes, Precision::F32)?;
             Ok(h0.iter().zip(&weight).map(|(&h, &w)| f64::from(h) * f64::from(w)).sum())
         };
-        let inputs: [(&str, fn(&mut Entry) -> &mut Vec<f32>, &[f32]); 3] = [
+        let inputs: [(&str, Input, &[f32]); 3] = [
             ("pre_in", |entry| &mut entry.pre_in, &dpre),
             ("gain_in", |entry| &mut entry.gain_in, &sums[width..2 * width]),
             ("film", |entry| &mut entry.film, &sums[2 * width..]),
