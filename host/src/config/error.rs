@@ -28,7 +28,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Preset(preset) => write!(f, "preset {}", preset.name()),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Set(argument) => write!(f, "--set {argument}"),
+            Self::Set(argument) => write!(f, "--set {}", argument.replace('\n', "\\n")),
             Self::Flag(flag) => write!(f, "{flag}"),
         }
     }

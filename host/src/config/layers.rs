@@ -91,7 +91,7 @@ impl Layers {
     fn assign(&mut self, name: &str, value: &Value, origin: Origin) -> Result<(), ConfigError> {
         let Some(key) = Key::find(name) else { return Err(no_such_key(name, origin)) };
         if !key.range.holds(value) {
-            let (value, range) = (value.to_string(), key.range.to_string());
+            let (value, range) = (one_line(value), key.range.to_string());
             return Err(ConfigError::OutOfRange { origin, key: key.name, value, range, unit: key.unit });
         }
         let read = (key.write)(&mut self.config, value);
@@ -120,6 +120,14 @@ impl Config {
 
 fn whole_value(value: &Spanned<DeValue<'_>>) -> Result<Value, toml::de::Error> {
     Value::deserialize(ValueDeserializer::from(value.clone()))
+}
+
+/// As TOML writes it, but for line ends, at which a message would break.
+fn one_line(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string().replace('\n', " "),
+    }
 }
 
 fn section(name: &str) -> Option<&'static str> {

@@ -212,7 +212,7 @@ fn faults_of_set_name_the_argument() {
         ("lr=fast", &["--set lr=fast", "`lr` is \"fast\"", "a number above 0"][..]),
         ("lr=", &["`lr` is \"\""][..]),
         ("per=1", &["`per` is a section"][..]),
-        ("lr=1\nwindow=4", &["`lr` is \"1\\nwindow=4\""][..]),
+        ("lr=1\nwindow=4", &["--set lr=1\\nwindow=4: `lr` is \"1\\nwindow=4\""][..]),
     ] {
         assert_has(&with_set(assignment).expect_err(assignment), parts);
     }
@@ -258,8 +258,8 @@ fn memory_is_the_sum_of_its_parts() {
     let full = Config::preset(Preset::Full, DataSource::Simulator);
     let estimate = full.memory_estimate(200_000);
     assert_eq!(estimate.total_bytes, estimate.parts.iter().map(|part| part.bytes).sum::<u64>());
-    // 2^20 transitions of two states of 400 f32 and 29 bytes.
-    assert_eq!(estimate.parts[0], MemoryPart { name: "replay ring", bytes: (1 << 20) * (2 * 400 * 4 + 29) });
+    // 2^20 transitions of two states of 400 f32 and 25 bytes.
+    assert_eq!(estimate.parts[0], MemoryPart { name: "replay ring", bytes: (1 << 20) * (2 * 400 * 4 + 25) });
     assert_eq!(estimate.check(usize::MAX, "a GPU"), Ok(()));
     let message = estimate.check(1 << 30, "a GPU").unwrap_err().to_string();
     assert_has(&message, &["on a GPU, which has 1.0 GiB free", "replay ring 3.2 GiB + ", "smaller preset"]);

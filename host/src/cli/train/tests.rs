@@ -105,7 +105,7 @@ fn wrong_input_is_exit_code_two_and_says_what_to_do() {
         (&["--seed", "18446744073709551615"], &["--seed: `seed` is \"18446744073709551615\"", "a whole number from 0"]),
         (&["--config", "missing.toml"], &["missing.toml: cannot be read"]),
         (&["--data", "missing.csv"], &["missing.csv", "cannot be read"]),
-        (&["--data", &short], &["short.csv has 990 bars", "longer file"]),
+        (&["--data", &short], &["short.csv: has 990 bars", "longer file"]),
         (&["--data", &tight, "--preset", "tiny", "--set", "folds=2"], &["tight: 1100 bars leave 165", "fewer folds"]),
         (&["--data", &tight, "--symbol", "NONE"], &["tight.csv"]),
         (&["--symbol", "ES"], &["`--symbol`", "`--data FILE`"]),
