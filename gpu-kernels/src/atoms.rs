@@ -98,11 +98,11 @@ pub fn target_mass_partials(
         return;
     }
     let (n_rows, block, column) = (n_rows as usize, thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
-    let n_columns = targets.len() / n_rows;
+    let n_columns = (targets.len() as u32 / n_rows as u32) as usize;
     if column >= n_columns {
         return;
     }
-    let stretch = n_rows.div_ceil(partials.len() / n_columns);
+    let stretch = (n_rows as u32).div_ceil(thread::grid_dim_x()) as usize;
     let end = n_rows.min((block + 1) * stretch);
     let mut sum = 0.0;
     for row in block * stretch..end {
@@ -134,7 +134,8 @@ pub fn atom_spacing(
     let (n_atoms, n_columns) = (n_widths + 1, spacing.len() + N_BRANCHES);
     if k < n_atoms {
         let mut sum = 0.0;
-        for block in 0..partials.len() / n_columns {
+        for block in 0..partials.len() as u32 / n_columns as u32 {
+            let block = block as usize;
             sum += partials.get(block * n_columns + branch * n_atoms + k);
         }
         means.set(k, sum / n_rows as f32);

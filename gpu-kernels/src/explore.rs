@@ -5,7 +5,7 @@ use shared_types::market::{BRANCH_SIZES, N_BRANCHES, direction};
 use shared_types::{Collector, Counters, isv, stream};
 
 use crate::c51::highest;
-use crate::heads::N_ACTIONS;
+use crate::heads::{N_ACTIONS, first_action};
 use crate::market::environment::below;
 use crate::philox;
 
@@ -49,27 +49,51 @@ pub fn act(
     if env >= actions.len() {
         return;
     }
-    let step = collector.get(0).step;
-    let epsilon = if rule.explore != 0 { bus.get(isv::EPSILON) } else { 0.0 };
+    let draws = Draws {
+        seed: rule.seed,
+        step: collector.get(0).step,
+        first_element: (env * N_BRANCHES) as u32,
+        epsilon: if rule.explore != 0 { bus.get(isv::EPSILON) } else { 0.0 },
+    };
     let stays_out =
         env < p_trade.len() && counters.get(0).adam_t >= rule.select_from && p_trade.get(env) < rule.select_threshold;
-    let mut action = [0; N_BRANCHES];
-    let mut first = 0;
-    for (branch, choice) in action.iter_mut().enumerate() {
-        let n = BRANCH_SIZES[branch];
-        let element = (env * N_BRANCHES + branch) as u32;
-        *choice = if philox::uniform(rule.seed, stream::EXPLORE, step, element) < epsilon {
-            below(philox::draw(rule.seed, stream::EXPLORE_ACTION, step, element)[0], n as u32) as u8
-        } else if branch == 0 && stays_out {
-            direction::FLAT
-        } else {
-            let mut values = [f32::NEG_INFINITY; 4];
-            for (of_action, value) in values.iter_mut().enumerate().take(n) {
-                *value = ranks.get(env * N_ACTIONS + first + of_action);
-            }
-            highest(&values[..n])
-        };
-        first += n;
+    let ranks = ranks.sub(env * N_ACTIONS..(env + 1) * N_ACTIONS);
+    let direction = match draws.explored(0, BRANCH_SIZES[0]) {
+        Some(action) => action,
+        None if stays_out => direction::FLAT,
+        None => best::<4>(&ranks, 0),
+    };
+    let other = |branch: usize| match draws.explored(branch, BRANCH_SIZES[branch]) {
+        Some(action) => action,
+        None => best::<3>(&ranks, first_action(branch)),
+    };
+    actions.set(env, [direction, other(1), other(2), other(3)]);
+}
+
+/// What an environment's draws depend on.
+struct Draws {
+    seed: [u32; 2],
+    step: u32,
+    first_element: u32,
+    epsilon: f32,
+}
+
+impl Draws {
+    /// The action of a branch of `n` that explores.
+    #[inline(always)]
+    fn explored(&self, branch: usize, n: usize) -> Option<u8> {
+        let element = self.first_element + branch as u32;
+        let explores = philox::uniform(self.seed, stream::EXPLORE, self.step, element) < self.epsilon;
+        explores.then(|| below(philox::draw(self.seed, stream::EXPLORE_ACTION, self.step, element)[0], n as u32) as u8)
     }
-    actions.set(env, action);
+}
+
+/// The action that an environment's ranks have highest among `N` from `first` on.
+#[inline(always)]
+fn best<const N: usize>(ranks: &GlobalSlice<f32>, first: usize) -> u8 {
+    let mut values = [0.0; N];
+    for (action, value) in values.iter_mut().enumerate() {
+        *value = ranks.get(first + action);
+    }
+    highest(values)
 }

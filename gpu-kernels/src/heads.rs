@@ -69,12 +69,13 @@ impl HeadColumns {
     /// First column of A_{b,a}.
     #[inline(always)]
     pub const fn advantage(&self, branch: usize, action: usize) -> usize {
-        // By comparison: a kernel's array that is indexed at run time would lie in local memory.
+        // By comparison of values: an array that a kernel indexes at run time would lie in local memory.
+        let [_, first, second, third, fourth] = self.start;
         let start = match branch {
-            0 => self.start[1],
-            1 => self.start[2],
-            2 => self.start[3],
-            _ => self.start[4],
+            0 => first,
+            1 => second,
+            2 => third,
+            _ => fourth,
         };
         start as usize + action * self.n_atoms as usize
     }

@@ -65,25 +65,11 @@ pub fn sync_row() {
     }
 }
 
-/// Sum of the values of the lanes before this one, and of all lanes.
+/// The value of the lane `distance` below, and whether there is one.
 #[inline(always)]
-pub(crate) fn sum_before(value: f32) -> (f32, f32) {
-    let lane = thread::thread_idx_x() as usize % N_LANES;
-    let mut sum = value;
-    let mut distance = 1;
-    while distance < N_LANES {
-        // SAFETY: all lanes of the warp take part, as this module demands of its callers.
-        let (before, _) = unsafe { warp::warp_shuffle_up(WHOLE_WARP, sum, distance as u32, N_LANES as u32) };
-        if lane >= distance {
-            sum += before;
-        }
-        distance *= 2;
-    }
-    // SAFETY: as above.
-    let (before, _) = unsafe { warp::warp_shuffle_up(WHOLE_WARP, sum, 1, N_LANES as u32) };
-    // SAFETY: as above.
-    let (all, _) = unsafe { warp::warp_shuffle_idx(WHOLE_WARP, sum, N_LANES as u32 - 1, N_LANES as u32) };
-    (if lane == 0 { 0.0 } else { before }, all)
+pub(crate) fn below(value: f32, distance: u32) -> (f32, bool) {
+    // SAFETY: all lanes of the warp take part, as this module demands of its callers.
+    unsafe { warp::warp_shuffle_up(WHOLE_WARP, value, distance, N_LANES as u32) }
 }
 
 /// Launch of a kernel that gives each of `n_rows` rows `lanes` lanes (32 or 1): blocks of (lanes, rows).
@@ -124,7 +110,7 @@ pub(crate) fn running_sum(mut value: u64, lane: usize) -> u64 {
 
 /// The value of lane `lane`, which is the same for all lanes.
 #[inline(always)]
-pub(crate) fn from(value: u64, lane: usize) -> u64 {
+pub(crate) fn from<T: WarpShuffleValue>(value: T, lane: usize) -> T {
     // SAFETY: all lanes of the warp take part, as this module demands of its callers.
     unsafe { warp::warp_shuffle_idx(WHOLE_WARP, value, lane as u32, N_LANES as u32) }.0
 }

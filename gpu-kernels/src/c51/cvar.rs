@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 use shared_types::isv;
 
-use super::q::{put_actions, put_branch};
+use super::q::{ActionValues, put_actions};
 use super::slots::{Distributions, Slots, by_lanes};
 use crate::heads::{HeadColumns, N_ACTIONS};
 use crate::lanes;
@@ -24,7 +24,7 @@ pub fn c51_cvar(
     let Some(row) = lanes::row_index(ranks.len() / N_ACTIONS) else { return };
     let values = by_lanes!(row_cvar(row, &heads, &atoms, &columns, bus.get(isv::RISK_ETA)));
     if thread::thread_idx_x() == 0 {
-        put_actions(&ranks, row, &values);
+        put_actions(&ranks, row, values);
     }
 }
 
@@ -35,17 +35,17 @@ fn row_cvar<const LANES: usize, const SLOTS: usize>(
     atoms: &GlobalSlice<f32>,
     columns: &HeadColumns,
     eta: f32,
-) -> [f32; N_ACTIONS] {
+) -> ActionValues {
     let stride = columns.stride as usize;
     let heads = heads.sub(row * stride..(row + 1) * stride);
     let slots = Slots::<LANES, SLOTS>::new(columns.n_atoms as usize);
     let read = |column| heads.get(column);
-    let mut ranks = [0.0; N_ACTIONS];
-    put_branch(&mut ranks, 0, branch_cvar(&slots, slots.distributions::<4>(atoms, columns, 0, read), eta));
-    put_branch(&mut ranks, 1, branch_cvar(&slots, slots.distributions::<3>(atoms, columns, 1, read), eta));
-    put_branch(&mut ranks, 2, branch_cvar(&slots, slots.distributions::<3>(atoms, columns, 2, read), eta));
-    put_branch(&mut ranks, 3, branch_cvar(&slots, slots.distributions::<3>(atoms, columns, 3, read), eta));
-    ranks
+    (
+        branch_cvar(&slots, slots.distributions(atoms, columns, 0, read), eta),
+        branch_cvar(&slots, slots.distributions(atoms, columns, 1, read), eta),
+        branch_cvar(&slots, slots.distributions(atoms, columns, 2, read), eta),
+        branch_cvar(&slots, slots.distributions(atoms, columns, 3, read), eta),
+    )
 }
 
 #[inline(always)]
@@ -54,22 +54,23 @@ fn branch_cvar<const LANES: usize, const SLOTS: usize, const N: usize>(
     of: Distributions<SLOTS, N>,
     eta: f32,
 ) -> [f32; N] {
-    let mut terms = [[0.0; SLOTS]; N];
-    let mut totals = [0.0; N];
+    let mut terms = of.weights;
     for action in 0..N {
-        let share = 1.0 / of.mass[action];
         for slot in 0..SLOTS {
-            let p = of.weights[action][slot] * share;
-            let (below, in_slot) = slots.sum_below(p);
-            let left = (eta - (totals[action] + below)).max(0.0);
-            terms[action][slot] = p.min(left) * of.z[slot];
-            totals[action] += in_slot;
+            terms[action][slot] *= of.share[action];
+        }
+    }
+    let (below, all) = slots.sums_below(&terms);
+    for action in 0..N {
+        for slot in 0..SLOTS {
+            let left = (eta - below[action][slot]).max(0.0);
+            terms[action][slot] = terms[action][slot].min(left) * of.z[slot];
         }
     }
     let mut cvar = slots.sums(&terms);
     for action in 0..N {
         // Minimum and maximum pass over a NaN, which must not look like a number here.
-        cvar[action] = if totals[action].is_nan() { f32::NAN } else { cvar[action] / eta };
+        cvar[action] = if all[action].is_nan() { f32::NAN } else { cvar[action] / eta };
     }
     cvar
 }

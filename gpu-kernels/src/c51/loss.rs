@@ -23,9 +23,9 @@ use cuda_std::prelude::*;
 use shared_types::Precision;
 use shared_types::market::N_BRANCHES;
 
-use super::q::{put_actions, put_branch};
+use super::q::{ActionValues, put_actions};
 use super::slots::{Distributions, Slots, by_lanes};
-use crate::heads::{HeadColumns, N_ACTIONS, N_GROUPS, STRIDE_MAX};
+use crate::heads::{HeadColumns, STRIDE_MAX};
 use crate::{lanes, math, operand};
 
 /// Columns of `row_losses`.
@@ -81,7 +81,7 @@ pub fn c51_loss(
     if thread::thread_idx_x() == 0 {
         let [ce, kl, gap, cql] = outputs.means;
         row_losses.store(row_loss::N * row, [weight * ce, kl, gap * gap, cql]);
-        put_actions(&q, row, &outputs.q);
+        put_actions(&q, row, outputs.q);
     }
     // Between each lane's writes of its atoms and everyone's reads of all columns.
     lanes::sync_row();
@@ -103,14 +103,20 @@ fn stage(heads: &GlobalSlice<f32>, row: usize, staged: &SharedSlice<f32>, column
     }
     // Between the copy and everyone's reads and writes of single columns.
     lanes::sync_row();
-    for group in 0..N_GROUPS {
-        let next = if group + 1 < N_GROUPS { columns.start[group + 1] as usize } else { staged.len() };
-        let mut at = columns.start[group] as usize + columns.width(group) + lane;
-        while at < next {
+    let clear = |group: usize, start: u32, next: u32| {
+        let mut at = start as usize + columns.width(group) + lane;
+        while at < next as usize {
             staged.set(at, 0.0);
             at += n_lanes;
         }
-    }
+    };
+    // One by one: an array that is indexed at run time would lie in local memory.
+    let [value, direction, size, order, hold] = columns.start;
+    clear(0, value, direction);
+    clear(1, direction, size);
+    clear(2, size, order);
+    clear(3, order, hold);
+    clear(4, hold, columns.stride);
 }
 
 /// What a row's losses are made of, besides its heads.
@@ -130,7 +136,7 @@ struct RowInputs<'a> {
 struct RowOutputs {
     /// CE_i, KL_i, gap_i, CQL_i.
     means: [f32; 4],
-    q: [f32; N_ACTIONS],
+    q: ActionValues,
 }
 
 /// Sums over branches, for each slot or, the last two, for the row.
@@ -140,7 +146,6 @@ struct Sums<const SLOTS: usize> {
     target_mean: [f32; SLOTS],
     q_taken: f32,
     cql: f32,
-    q: [f32; N_ACTIONS],
 }
 
 #[inline(always)]
@@ -149,24 +154,19 @@ fn row_losses_and_gradient<const LANES: usize, const SLOTS: usize>(
     staged: SharedSlice<f32>,
 ) -> RowOutputs {
     let slots = Slots::<LANES, SLOTS>::new(inputs.columns.n_atoms as usize);
-    let mut sums = Sums {
-        ce: [0.0; SLOTS],
-        kl: [0.0; SLOTS],
-        target_mean: [0.0; SLOTS],
-        q_taken: 0.0,
-        cql: 0.0,
-        q: [0.0; N_ACTIONS],
-    };
-    branch::<LANES, SLOTS, 4>(&slots, 0, inputs, &staged, &mut sums);
-    branch::<LANES, SLOTS, 3>(&slots, 1, inputs, &staged, &mut sums);
-    branch::<LANES, SLOTS, 3>(&slots, 2, inputs, &staged, &mut sums);
-    branch::<LANES, SLOTS, 3>(&slots, 3, inputs, &staged, &mut sums);
+    let mut sums = Sums { ce: [0.0; SLOTS], kl: [0.0; SLOTS], target_mean: [0.0; SLOTS], q_taken: 0.0, cql: 0.0 };
+    let q = (
+        branch(&slots, 0, inputs, &staged, &mut sums),
+        branch(&slots, 1, inputs, &staged, &mut sums),
+        branch(&slots, 2, inputs, &staged, &mut sums),
+        branch(&slots, 3, inputs, &staged, &mut sums),
+    );
     let [ce, kl, target_mean] = slots.sums(&[sums.ce, sums.kl, sums.target_mean]);
     let means = [ce, kl, target_mean - sums.q_taken, sums.cql].map(|sum| sum * (1.0 / N_BRANCHES as f32));
-    RowOutputs { means, q: sums.q }
+    RowOutputs { means, q }
 }
 
-/// Adds a branch to the sums, and puts its gradient in the place of its outputs.
+/// Adds a branch to the sums, puts its gradient in the place of its outputs, and gives its Q.
 #[inline(always)]
 fn branch<const LANES: usize, const SLOTS: usize, const N: usize>(
     slots: &Slots<LANES, SLOTS>,
@@ -174,12 +174,10 @@ fn branch<const LANES: usize, const SLOTS: usize, const N: usize>(
     inputs: &RowInputs,
     staged: &SharedSlice<f32>,
     sums: &mut Sums<SLOTS>,
-) {
+) -> [f32; N] {
     let (columns, taken) = (&inputs.columns, inputs.actions[branch] as usize);
     let target = slots.load(|atom| inputs.targets.get(branch * columns.n_atoms as usize + atom));
     let d = slots.distributions::<N>(&inputs.atoms, columns, branch, |column| staged.get(column));
-    put_branch(&mut sums.q, branch, d.q);
-
     let of_taken = Taken::of(&d, taken);
     let log_mass = math::ln_normal(of_taken.mass);
     for slot in 0..SLOTS {
@@ -202,11 +200,10 @@ fn branch<const LANES: usize, const SLOTS: usize, const N: usize>(
     let mut all = [0.0; SLOTS];
     for action in 0..N {
         let is_taken = if action == taken { 1.0 } else { 0.0 };
-        let share = 1.0 / d.mass[action];
         let by_q = inputs.conservative * (policy.probabilities[action] - is_taken);
         let by_target = inputs.weighted * is_taken;
         for slot in 0..SLOTS {
-            let p = d.weights[action][slot] * share;
+            let p = d.weights[action][slot] * d.share[action];
             let by_logit = by_q * p * (d.z[slot] - d.q[action]) + by_target * (p * target_mass - target[slot]);
             pull[action][slot] = by_logit;
             all[slot] += by_logit;
@@ -221,6 +218,7 @@ fn branch<const LANES: usize, const SLOTS: usize, const N: usize>(
             }
         }
     }
+    d.q
 }
 
 /// The distribution of the action that was taken.
@@ -266,8 +264,9 @@ impl<const N: usize> Policy<N> {
             probabilities[action] = math::exp_nonpositive(q[action] - top);
             mass += probabilities[action];
         }
+        let share = 1.0 / mass;
         for probability in &mut probabilities {
-            *probability /= mass;
+            *probability *= share;
         }
         Self { probabilities, top, mass }
     }

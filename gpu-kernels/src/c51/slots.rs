@@ -38,6 +38,8 @@ pub(super) struct Distributions<const SLOTS: usize, const N: usize> {
     pub weights: [[f32; SLOTS]; N],
     /// Sum of all weights, 1 to K.
     pub mass: [f32; N],
+    /// 1 / `mass`.
+    pub share: [f32; N],
     /// Q = sum_k p_k z_k.
     pub q: [f32; N],
 }
@@ -91,10 +93,36 @@ impl<const LANES: usize, const SLOTS: usize> Slots<LANES, SLOTS> {
         sums
     }
 
-    /// Of one value a lane, those of a slot: the sum over the lanes before this one, and over all.
+    /// Cumulative sums: for each atom the sum over all atoms below it, and the sum over all.
     #[inline(always)]
-    pub fn sum_below(&self, value: f32) -> (f32, f32) {
-        if LANES == 1 { (0.0, value) } else { lanes::sum_before(value) }
+    pub fn sums_below<const N: usize>(&self, values: &[[f32; SLOTS]; N]) -> ([[f32; SLOTS]; N], [f32; N]) {
+        // Of the atoms of a slot: over this lane and those before it.
+        let mut sums = *values;
+        let mut distance = 1;
+        while distance < LANES {
+            for sums in &mut sums {
+                for sum in sums {
+                    let (before, in_range) = lanes::below(*sum, distance as u32);
+                    *sum += if in_range { before } else { 0.0 };
+                }
+            }
+            distance *= 2;
+        }
+        let mut all = [0.0; N];
+        for action in 0..N {
+            for slot in 0..SLOTS {
+                let with_own = sums[action][slot];
+                let (mut before, mut of_slot) = (0.0, with_own);
+                if LANES > 1 {
+                    let (lower, in_range) = lanes::below(with_own, 1);
+                    before = if in_range { lower } else { 0.0 };
+                    of_slot = lanes::from(with_own, LANES - 1);
+                }
+                sums[action][slot] = all[action] + before;
+                all[action] += of_slot;
+            }
+        }
+        (sums, all)
     }
 
     /// Greatest value of each distribution; unspecified where one is NaN.
@@ -173,11 +201,12 @@ impl<const LANES: usize, const SLOTS: usize> Slots<LANES, SLOTS> {
             }
         }
         let mass = self.sums(&weights);
+        let share = mass.map(|mass| 1.0 / mass);
         let mut q = self.sums(&moments);
         for action in 0..N {
-            q[action] /= mass[action];
+            q[action] *= share[action];
         }
-        Distributions { z, shifted, weights, mass, q }
+        Distributions { z, shifted, weights, mass, share, q }
     }
 }
 

@@ -1,23 +1,25 @@
 //! Means over the batch, in two stages and a fixed order.
 //!
 //! Sums are f64: a mean and a variance that is small beside it come out to f32's precision, from one pass. An order: a thread
-//! adds the rows of its block's stretch that are 256 apart, a warp adds by halves (lane distance 16, 8, ..., 1), the warps'
-//! sums are added from the first to the last; the second stage likewise. It depends on B alone.
+//! adds the rows of its block's stretch that are 256 apart, a lane the sums of the threads that are 32 apart, a warp its lanes
+//! by halves (distance 16, 8, ..., 1); the second stage likewise. It depends on B alone.
 
 use cuda_std::prelude::*;
 use shared_types::LossTotals;
+use shared_types::market::N_BRANCHES;
 
 use super::loss::row_loss;
-use crate::heads::N_ACTIONS;
+use crate::heads::{N_ACTIONS, first_action};
 use crate::lanes::{self, N_LANES};
-use shared_types::market::{BRANCH_SIZES, N_BRANCHES};
 
 const N_THREADS: usize = 256;
 const N_WARPS: usize = N_THREADS / N_LANES;
+/// Sums of a block.
+const N_SUMS: usize = 10;
 /// Numbers of a block: the sums, and the least and the greatest Q.
-const N_PARTS: usize = 12;
-const Q_MIN: usize = 10;
-const Q_MAX: usize = 11;
+const N_PARTS: usize = N_SUMS + 2;
+const Q_MIN: usize = N_SUMS;
+const Q_MAX: usize = N_SUMS + 1;
 /// Blocks of the first stage at most.
 const N_BLOCKS_MAX: usize = 256;
 
@@ -53,39 +55,45 @@ pub const fn loss_totals_shape() -> LaunchShape {
 /// Shapes: row_losses `[B, 4]`, q `[B, 13]`, rewards `[B]`, partials [[`loss_partials_len`] (B)]. Launch:
 /// [`loss_partials_shape`].
 #[kernel(cooperative, max_threads = 256)]
+#[allow(clippy::needless_range_loop, reason = "an array's iterator would put it into local memory")]
 pub fn loss_partials(
     row_losses: GlobalSlice<f32>,
     q: GlobalSlice<f32>,
     rewards: GlobalSlice<f32>,
     partials: GlobalSliceMut<f64>,
 ) {
-    let of_warps = shared_slice![f64; N_WARPS * N_PARTS];
-    let n_blocks = partials.len() / N_PARTS;
+    let of_threads = shared_slice![f64; N_PARTS * N_THREADS];
+    let n_blocks = thread::grid_dim_x() as usize;
     let (block, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
-    let stretch = rewards.len().div_ceil(n_blocks);
+    let stretch = (rewards.len() as u32).div_ceil(n_blocks as u32) as usize;
     let end = rewards.len().min((block + 1) * stretch);
-    let mut parts = neutral();
+    let mut sums = [0.0; N_SUMS];
+    let (mut q_min, mut q_max) = (f32::INFINITY, f32::NEG_INFINITY);
     let mut row = block * stretch + thread;
     while row < end {
-        add_row(&mut parts, row_losses.load(row_loss::N * row), rewards.get(row), |action| {
-            q.get(row * N_ACTIONS + action)
-        });
+        let of_row = QSums::of(&q.sub(row * N_ACTIONS..(row + 1) * N_ACTIONS));
+        let terms = sum_terms(row_losses.load(row_loss::N * row), &of_row, rewards.get(row));
+        for part in 0..N_SUMS {
+            sums[part] += terms[part];
+        }
+        (q_min, q_max) = (q_min.min(of_row.least), q_max.max(of_row.greatest));
         row += N_THREADS;
     }
-    for (part, value) in parts.into_iter().enumerate() {
-        let value = lanes::all(value, |a, b| combine(part, a, b));
-        if thread.is_multiple_of(N_LANES) {
-            of_warps.set(part * N_WARPS + thread / N_LANES, value);
-        }
+    for part in 0..N_SUMS {
+        of_threads.set(part * N_THREADS + thread, sums[part]);
     }
-    // Between each warp's writes and the first threads' reads of all.
+    of_threads.set(Q_MIN * N_THREADS + thread, q_min as f64);
+    of_threads.set(Q_MAX * N_THREADS + thread, q_max as f64);
+    // Between each thread's writes and each warp's reads of some numbers of all.
     thread::sync_threads();
-    if thread < N_PARTS {
-        let mut value = of_warps.get(thread * N_WARPS);
-        for warp in 1..N_WARPS {
-            value = combine(thread, value, of_warps.get(thread * N_WARPS + warp));
+    let mut part = thread / N_LANES;
+    while part < N_PARTS {
+        let of_part = of_threads.sub(part * N_THREADS..(part + 1) * N_THREADS);
+        let value = combined(part, N_THREADS, |index| of_part.get(index));
+        if thread.is_multiple_of(N_LANES) {
+            partials.set(part * n_blocks + block, value);
         }
-        partials.set(thread * n_blocks + block, value);
+        part += N_WARPS;
     }
 }
 
@@ -97,44 +105,34 @@ pub fn loss_partials(
 pub fn loss_totals(partials: GlobalSlice<f64>, n_rows: u32, alpha_cql: f32, totals: GlobalSliceMut<LossTotals>) {
     let results = shared_slice![f64; N_PARTS];
     let thread = thread::thread_idx_x() as usize;
-    let (part, lane) = (thread / N_LANES, thread % N_LANES);
+    let part = thread / N_LANES;
     let n_blocks = partials.len() / N_PARTS;
-    let mut value = neutral_of(part);
-    let mut block = lane;
-    while block < n_blocks {
-        value = combine(part, value, partials.get(part * n_blocks + block));
-        block += N_LANES;
-    }
-    let value = lanes::all(value, |a, b| combine(part, a, b));
-    if lane == 0 {
+    let of_part = partials.sub(part * n_blocks..(part + 1) * n_blocks);
+    let value = combined(part, n_blocks, |block| of_part.get(block));
+    if thread.is_multiple_of(N_LANES) {
         results.set(part, value);
     }
     // Between each warp's write and the first thread's reads of all.
     thread::sync_threads();
     if thread == 0 {
-        let mut parts = neutral();
-        for (part, value) in parts.iter_mut().enumerate() {
-            *value = results.get(part);
-        }
-        totals.set(0, totals_of(&parts, n_rows, alpha_cql));
+        totals.set(0, totals_of(|part| results.get(part), n_rows, alpha_cql));
     }
 }
 
+/// `n` values of a part combined by a warp; every lane gets the result.
 #[inline(always)]
-fn neutral() -> [f64; N_PARTS] {
-    let mut parts = [0.0; N_PARTS];
-    parts[Q_MIN] = f64::INFINITY;
-    parts[Q_MAX] = f64::NEG_INFINITY;
-    parts
-}
-
-#[inline(always)]
-fn neutral_of(part: usize) -> f64 {
-    match part {
+fn combined(part: usize, n: usize, value: impl Fn(usize) -> f64) -> f64 {
+    let mut mine = match part {
         Q_MIN => f64::INFINITY,
         Q_MAX => f64::NEG_INFINITY,
         _ => 0.0,
+    };
+    let mut index = thread::thread_idx_x() as usize % N_LANES;
+    while index < n {
+        mine = combine(part, mine, value(index));
+        index += N_LANES;
     }
+    lanes::all(mine, |a, b| combine(part, a, b))
 }
 
 #[inline(always)]
@@ -146,65 +144,72 @@ fn combine(part: usize, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Adds a row. Products of two f32 are exact in f64.
-#[inline(always)]
-fn add_row(parts: &mut [f64; N_PARTS], losses: [f32; row_loss::N], reward: f32, q: impl Fn(usize) -> f32) {
-    let (td, reward) = (losses[row_loss::TD] as f64, reward as f64);
-    let (mut sum, mut squares, mut greatest) = (0.0, 0.0, 0.0);
-    let (mut least_of_all, mut greatest_of_all) = (f32::INFINITY, f32::NEG_INFINITY);
-    let mut action = 0;
-    for n_actions in BRANCH_SIZES {
-        let mut of_branch = f32::NEG_INFINITY;
-        for _ in 0..n_actions {
-            let q = q(action);
-            sum += q as f64;
-            squares += q as f64 * q as f64;
-            of_branch = of_branch.max(q);
-            least_of_all = least_of_all.min(q);
-            action += 1;
-        }
-        greatest += of_branch as f64;
-        greatest_of_all = greatest_of_all.max(of_branch);
+/// What a row's Q add up to.
+struct QSums {
+    sum: f64,
+    squares: f64,
+    /// Of the greatest Q of each branch.
+    best: f64,
+    least: f32,
+    greatest: f32,
+}
+
+impl QSums {
+    /// Of q \[13\].
+    #[inline(always)]
+    fn of(q: &GlobalSlice<f32>) -> Self {
+        let mut sums = Self { sum: 0.0, squares: 0.0, best: 0.0, least: f32::INFINITY, greatest: f32::NEG_INFINITY };
+        sums.add::<4>(q, 0);
+        sums.add::<3>(q, first_action(1));
+        sums.add::<3>(q, first_action(2));
+        sums.add::<3>(q, first_action(3));
+        sums
     }
-    let terms = [
-        losses[row_loss::WEIGHTED_CE] as f64,
-        td,
-        td * td,
-        losses[row_loss::SQUARED_GAP] as f64,
-        losses[row_loss::CQL] as f64,
-        sum,
-        squares,
-        greatest,
-        reward,
-        reward * reward,
-        least_of_all as f64,
-        greatest_of_all as f64,
-    ];
-    for (part, term) in terms.into_iter().enumerate() {
-        parts[part] = combine(part, parts[part], term);
+
+    /// Adds a branch. Products of two f32 are exact in f64.
+    #[inline(always)]
+    fn add<const N: usize>(&mut self, q: &GlobalSlice<f32>, first: usize) {
+        let mut best = f32::NEG_INFINITY;
+        for action in 0..N {
+            let q = q.get(first + action);
+            self.sum += q as f64;
+            self.squares += q as f64 * q as f64;
+            self.least = self.least.min(q);
+            best = best.max(q);
+        }
+        self.best += best as f64;
+        self.greatest = self.greatest.max(best);
     }
 }
 
+/// A row's part of the sums, in the order that [`totals_of`] takes them in.
 #[inline(always)]
-fn totals_of(parts: &[f64; N_PARTS], n_rows: u32, alpha_cql: f32) -> LossTotals {
-    let [weighted_ce, td, td_squares, mse, cql, q, q_squares, greatest, reward, reward_squares, q_min, q_max] = *parts;
+fn sum_terms(losses: [f32; row_loss::N], q: &QSums, reward: f32) -> [f64; N_SUMS] {
+    let [weighted_ce, td, squared_gap, cql] = losses;
+    let (weighted_ce, td, squared_gap, cql) = (weighted_ce as f64, td as f64, squared_gap as f64, cql as f64);
+    let reward = reward as f64;
+    [weighted_ce, td, td * td, squared_gap, cql, q.sum, q.squares, q.best, reward, reward * reward]
+}
+
+#[inline(always)]
+fn totals_of(part: impl Fn(usize) -> f64, n_rows: u32, alpha_cql: f32) -> LossTotals {
     let n = n_rows as f64;
     let n_q = n * N_ACTIONS as f64;
-    let (weighted_ce, cql) = (weighted_ce / n, cql / n);
+    let (weighted_ce, cql) = (part(0) / n, part(4) / n);
     LossTotals {
         weighted_ce: weighted_ce as f32,
-        td_mean: (td / n) as f32,
-        td_var: variance(td, td_squares, n),
-        mse: (mse / n) as f32,
+        td_mean: (part(1) / n) as f32,
+        td_var: variance(part(1), part(2), n),
+        mse: (part(3) / n) as f32,
         cql: cql as f32,
         objective: (weighted_ce + alpha_cql as f64 * cql) as f32,
-        q_mean: (q / n_q) as f32,
-        q_min: q_min as f32,
-        q_max: q_max as f32,
-        q_variance: variance(q, q_squares, n_q),
-        avg_max_q: (greatest / (n * N_BRANCHES as f64)) as f32,
-        reward_mean: (reward / n) as f32,
-        reward_var: variance(reward, reward_squares, n),
+        q_mean: (part(5) / n_q) as f32,
+        q_min: part(Q_MIN) as f32,
+        q_max: part(Q_MAX) as f32,
+        q_variance: variance(part(5), part(6), n_q),
+        avg_max_q: (part(7) / (n * N_BRANCHES as f64)) as f32,
+        reward_mean: (part(8) / n) as f32,
+        reward_var: variance(part(8), part(9), n),
         reserved: [0; 3],
     }
 }

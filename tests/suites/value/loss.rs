@@ -201,14 +201,15 @@ fn losses_equal_the_reference(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// As an operand of bf16 an entry is rounded once more, by 2^-9 of itself.
+/// As an operand of bf16 an entry is rounded once more, by 2^-8 of itself at most, and by 2^-8 / sqrt 3 in the mean square.
+/// The whole gradient's distance is held to the design's 1e-5 for f32, which a bound on each entry is too wide for.
 fn the_gradient_equals_the_reference(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     for (n_rows, n_atoms) in [(1, 51), (65, 51)].into_iter().chain(ATOMS.map(|k| (9, k))) {
         let batch = Batch::random((n_rows * 100 + n_atoms) as u64, n_rows, n_atoms, 3.0);
         for alpha in [0.0, ALPHA] {
             let want = batch.gradient(alpha as f64);
-            for (precision, relative) in [(Precision::F32, 4.0 * U), (Precision::Bf16, 1.0 / 512.0)] {
+            for (precision, relative) in [(Precision::F32, 4.0 * U), (Precision::Bf16, 1.0 / 256.0)] {
                 for &lanes in lab.row_lanes() {
                     let got = run(&lab, lanes, &batch, alpha, precision)?;
                     let what =
@@ -227,6 +228,12 @@ fn the_gradient_equals_the_reference(device: &Device) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// |got - want| / |want|.
+fn distance(got: &[f32], want: &[f64]) -> f64 {
+    let off: f64 = got.iter().zip(want).map(|(got, want)| (*got as f64 - want).powi(2)).sum();
+    (off / want.iter().map(|want| want * want).sum::<f64>()).sqrt()
 }
 
 /// Central differences of J in float64: h^2 of its third derivative, and 1e-16 J / h, both under 1e-9.
@@ -251,6 +258,7 @@ fn the_gradient_equals_differences(device: &Device) -> Outcome {
         let got = run(&lab, lanes, &batch, ALPHA, Precision::F32)?;
         let absolute = batch.gradient_error(ALPHA as f64) + 1e-9;
         Tolerance { absolute, relative: 4.0 * U }.check("gradient by differences", &got.dheads, &want)?;
+        assert!(distance(&got.dheads, &want) < 1e-5);
     }
     Ok(())
 }
@@ -278,7 +286,7 @@ fn case_h_logits_of_80(device: &Device) -> Outcome {
     assert!(want.td.iter().all(|td| (td - 160.0).abs() < 1e-9), "the reference sees 160");
     let gradient = batch.gradient(ALPHA as f64);
     for &lanes in lab.row_lanes() {
-        for (precision, relative) in [(Precision::F32, 4.0 * U), (Precision::Bf16, 1.0 / 512.0)] {
+        for (precision, relative) in [(Precision::F32, 4.0 * U), (Precision::Bf16, 1.0 / 256.0)] {
             let got = run(&lab, lanes, &batch, ALPHA, precision)?;
             let td = column(&got.row_losses, row_loss::TD);
             Tolerance { absolute: 0.0, relative: 8.0 * U }.check("KL of 160", &td, &want.td)?;

@@ -123,7 +123,7 @@ fn a_nan_is_not_chosen_over_a_number(device: &Device) -> Outcome {
         ([3.0, 3.0, nan, 3.0], 0),
         ([nan, nan, nan, f32::NEG_INFINITY], 3),
     ] {
-        assert_eq!(gpu_kernels::c51::highest(&values), want, "{values:?}");
+        assert_eq!(gpu_kernels::c51::highest(values), want, "{values:?}");
     }
     Ok(())
 }
