@@ -87,7 +87,7 @@ pub(crate) fn ahead<const AHEAD: usize, T: Copy>(
 ///
 /// Written out, since LLVM does not unroll a loop whose body is large, and what the body indexes would lie in local memory.
 #[inline(always)]
-fn unrolled<const N: usize>(mut work: impl FnMut(usize)) {
+pub(crate) fn unrolled<const N: usize>(mut work: impl FnMut(usize)) {
     const { assert!(N <= 8) };
     if N > 0 {
         work(0);

@@ -6,7 +6,7 @@ use shared_types::{Epilogue, Precision, Product, ProductForm};
 
 use super::epilogue::Results;
 use super::{PLAIN_TILE, place};
-use crate::operand;
+use crate::{operand, sweep};
 
 const TILE: usize = PLAIN_TILE as usize;
 const DEPTH: usize = 16;
@@ -59,13 +59,11 @@ pub fn matmul_f32(
         }
         thread::sync_threads();
         for k in 0..DEPTH {
-            let left: [f32; EACH] = core::array::from_fn(|i| a_tile.get(k * TILE + own_row + i));
-            let right: [f32; EACH] = core::array::from_fn(|j| b_tile.get(k * TILE + own_column + j));
-            for i in 0..EACH {
-                for j in 0..EACH {
-                    sums[i][j] = left[i].mul_add(right[j], sums[i][j]);
-                }
-            }
+            let left: [f32; EACH] = a_tile.load(k * TILE + own_row);
+            let right: [f32; EACH] = b_tile.load(k * TILE + own_column);
+            sweep::unrolled::<EACH>(|i| {
+                sums[i] = core::array::from_fn(|j| left[i].mul_add(right[j], sums[i][j]));
+            });
         }
         // Before the next tile overwrites this one.
         thread::sync_threads();
@@ -73,11 +71,9 @@ pub fn matmul_f32(
     }
     let part_offset = at.part as usize * part_len as usize;
     let results = Results { bias: &bias, c: &c, d: &d, epilogue, precision: Precision::F32, part_offset };
-    for (i, row) in sums.iter().enumerate() {
-        for (j, &sum) in row.iter().enumerate() {
-            results.put(&p, at.row + (own_row + i) as u32, at.column + (own_column + j) as u32, sum);
-        }
-    }
+    sweep::unrolled::<EACH>(|i| {
+        results.put4(&p, at.row + (own_row + i) as u32, at.column + own_column as u32, sums[i]);
+    });
 }
 
 /// Element (row, column) of a stored matrix, 0 outside.

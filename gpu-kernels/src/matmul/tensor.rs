@@ -10,6 +10,7 @@ use shared_types::{Epilogue, Precision, Product};
 
 use super::epilogue::Results;
 use super::{Place, TENSOR_TILE, place};
+use crate::lanes;
 
 const TILE: u32 = TENSOR_TILE;
 const DEPTH: u32 = 32;
@@ -27,6 +28,16 @@ const N_ROW_FRAGMENTS: usize = 4;
 const N_COLUMN_FRAGMENTS: usize = 4;
 
 type Sums = [[[f32; 4]; N_COLUMN_FRAGMENTS]; N_ROW_FRAGMENTS];
+
+/// Writes `$body` out for each number, as a constant: what a loop's variable indexes would lie in local memory.
+macro_rules! each {
+    ($name:ident in [$($number:literal)*] $body:block) => {
+        $({
+            const $name: usize = $number;
+            $body
+        })*
+    };
+}
 
 macro_rules! product {
     ($(#[$doc:meta])* $name:ident, $a_across:literal, $b_across:literal) => {
@@ -123,16 +134,20 @@ unsafe fn multiply<const A_ACROSS: bool, const B_ACROSS: bool>(
         number += 1;
     }
     cp_async::wait_all();
-    for (i, row_fragment) in sums.iter().enumerate() {
-        for (j, fragment) in row_fragment.iter().enumerate() {
-            for (element, &sum) in fragment.iter().enumerate() {
-                let (row, column) = mma::c(lane, element as u32);
-                let row = at.row + warp_row + 16 * i as u32 + row;
-                let column = at.column + warp_column + 8 * j as u32 + column;
-                results.put(p, row, column, sum);
-            }
-        }
-    }
+    // A lane holds two neighbouring columns of two rows of a fragment. Neighbouring lanes exchange halves, so that each has four
+    // columns of one row.
+    let (odd, place) = (lane % 2 == 1, (lane / 4 + 8 * (lane % 2), lane % 4 / 2 * 4));
+    each!(I in [0 1 2 3] {
+        each!(J in [0 1 2 3] {
+            let [upper_0, upper_1, lower_0, lower_1] = sums[I][J];
+            let (sent_0, sent_1) = if odd { (upper_0, upper_1) } else { (lower_0, lower_1) };
+            let (got_0, got_1) = (lanes::across(sent_0, 1), lanes::across(sent_1, 1));
+            let row_sums = if odd { [got_0, got_1, lower_0, lower_1] } else { [upper_0, upper_1, got_0, got_1] };
+            let row = at.row + warp_row + 16 * I as u32 + place.0;
+            let column = at.column + warp_column + 8 * J as u32 + place.1;
+            results.put4(p, row, column, row_sums);
+        });
+    });
 }
 
 /// An operand in global memory.
@@ -197,8 +212,8 @@ unsafe fn accumulate<const A_ACROSS: bool, const B_ACROSS: bool>(
     // Matrices in the order of the fragments' registers: for A (rows 0-7, 8-15) x k 0-7, then x k 8-15; for B two columns'
     // fragments, each k 0-7, 8-15.
     let (low, middle, high) = (lane % 8, lane / 8 % 2, lane / 16);
-    let a_fragments: [[u32; 4]; N_ROW_FRAGMENTS] = core::array::from_fn(|i| {
-        let first = warp_row + 16 * i as u32;
+    let a_fragment = |i: u32| {
+        let first = warp_row + 16 * i;
         // SAFETY: an aligned unit of the tile, by `unit_of`; the whole warp calls.
         unsafe {
             if A_ACROSS {
@@ -207,9 +222,9 @@ unsafe fn accumulate<const A_ACROSS: bool, const B_ACROSS: bool>(
                 matrix::load_x4(a_tile.add(unit_of::<false>(first + low + 8 * middle, k / UNIT + high)))
             }
         }
-    });
-    let b_fragments: [[u32; 4]; N_COLUMN_FRAGMENTS / 2] = core::array::from_fn(|j| {
-        let first = warp_column + 16 * j as u32;
+    };
+    let b_fragments = |j: u32| {
+        let first = warp_column + 16 * j;
         // SAFETY: as above.
         unsafe {
             if B_ACROSS {
@@ -218,13 +233,17 @@ unsafe fn accumulate<const A_ACROSS: bool, const B_ACROSS: bool>(
                 matrix::load_x4(b_tile.add(unit_of::<false>(first + low + 8 * high, k / UNIT + middle)))
             }
         }
-    });
-    for (row_sums, a_fragment) in sums.iter_mut().zip(a_fragments) {
-        for (j, sum) in row_sums.iter_mut().enumerate() {
-            let [b0, b1, b2, b3] = b_fragments[j / 2];
-            let b_fragment = if j % 2 == 0 { [b0, b1] } else { [b2, b3] };
-            // SAFETY: the whole warp calls.
-            *sum = unsafe { mma::m16n8k16_bf16(a_fragment, b_fragment, *sum) };
+    };
+    let [b0, b1, b2, b3] = b_fragments(0);
+    let [b4, b5, b6, b7] = b_fragments(1);
+    each!(I in [0 1 2 3] {
+        let a = a_fragment(I as u32);
+        // SAFETY: the whole warp calls.
+        unsafe {
+            sums[I][0] = mma::m16n8k16_bf16(a, [b0, b1], sums[I][0]);
+            sums[I][1] = mma::m16n8k16_bf16(a, [b2, b3], sums[I][1]);
+            sums[I][2] = mma::m16n8k16_bf16(a, [b4, b5], sums[I][2]);
+            sums[I][3] = mma::m16n8k16_bf16(a, [b6, b7], sums[I][3]);
         }
-    }
+    });
 }

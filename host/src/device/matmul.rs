@@ -118,6 +118,10 @@ impl Matmul {
             Output::Silu { c, d, bias } => (Epilogue::Silu, c, d, bias),
             Output::SiluBackward { c, d } => (Epilogue::SiluBackward, c, d, none),
         };
+        if matches!(epilogue, Epilogue::Silu | Epilogue::SiluBackward) {
+            let by_fours = self.list.iter().all(|p| (p.d | p.d_stride).is_multiple_of(4));
+            assert!(by_fours, "a row of operands begins at a multiple of 4, and is written by fours");
+        }
         let (m, n) = (self.largest(|p| p.m), self.largest(|p| p.n));
         let (table, n_products, n_parts) = (self.table.view(), self.list.len() as u32, self.n_parts);
         let (bias, c, d, part_len) = (bias.view(), c.view_mut(), d.view_mut(), self.part_len);

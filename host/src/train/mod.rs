@@ -121,12 +121,14 @@ impl Run<'_> {
 
         let started = Instant::now();
         let mut status = self.status(id, env_steps_per_s, log);
-        for step in 1..=self.config.steps_per_epoch {
+        let steps_before = trainer.steps_done();
+        for _ in 0..self.config.steps_per_epoch {
             trainer.step()?;
             if let Some(published) = trainer.published() {
                 status.loss = f64::from(published.readback.total_loss);
+                // Finished ones: the device may be steps behind what was launched.
+                status.steps_per_s = u64::from(published.step).saturating_sub(steps_before) as f64 / since(started);
             }
-            status.steps_per_s = f64::from(step) / since(started);
             progress.update(&status);
         }
         trainer.finish_steps()?;
@@ -159,7 +161,7 @@ impl Run<'_> {
         save(trainer, self.folder, meta)?;
         timed(&mut times.checkpoint_s, started);
         (metrics.times, metrics.seconds) = (times, clock());
-        status.loss = metrics.loss;
+        (status.loss, status.steps_per_s) = (metrics.loss, metrics.steps_per_s);
         status.validation_sharpe = metrics.validation.as_ref().map(|validation| validation.sharpe);
         status.epochs_done += 1;
         tracing::debug!(fold = id.fold, epoch = id.epoch, loss = metrics.loss, "epoch");

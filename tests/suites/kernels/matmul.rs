@@ -77,7 +77,7 @@ impl Problem {
             a_stride: a.stride as u32,
             b_stride: b.stride as u32,
             c_stride: n as u32,
-            d_stride: n as u32,
+            d_stride: n.next_multiple_of(4) as u32,
             ..Product::default()
         };
         Self { a, b, product, form }
@@ -197,7 +197,9 @@ impl Loaded {
         let c = lab.upload(&given)?;
         self.run(lab, matmul, Output::Add(c.all()), by_library)?;
         let added = c.read()?;
-        let (c, d) = (lab.poisoned(m * n)?, lab.upload(&vec![0xffffu16; m * n * precision.words()])?);
+        // Rows of operands are written by fours.
+        let stride = n.next_multiple_of(4);
+        let (c, d) = (lab.poisoned(m * n)?, lab.upload(&vec![0xffffu16; m * stride * precision.words()])?);
         self.run(lab, matmul, Output::Silu { c: c.all(), d: d.all(), bias: bias_buffer.all() }, by_library)?;
         let (pre, activated) = (c.read()?, read(&d.read()?, precision));
         let c = lab.upload(&given)?;
@@ -212,10 +214,11 @@ impl Loaded {
             let total = sum + f64::from(given[at]);
             ensure!(close(added[at], total), "{what}: C[{at}] = {}, {total} expected after adding", added[at]);
             ensure!(close(pre[at], sum + bias), "{what}: SiLU's argument {at}");
-            let (want, got) = (silu(f64::from(pre[at])), activated[at]);
+            let at_d = at / n * stride + at % n;
+            let (want, got) = (silu(f64::from(pre[at])), activated[at_d]);
             ensure!(operand(want, got, 0.0), "{what}: SiLU {at} is {got}, {want} expected");
             let want = sum * silu_slope(f64::from(given[at]));
-            ensure!(operand(want, sloped[at], slack), "{what}: SiLU' {at} is {}, {want} expected", sloped[at]);
+            ensure!(operand(want, sloped[at_d], slack), "{what}: SiLU' {at} is {}, {want} expected", sloped[at_d]);
         }
         Ok(())
     }

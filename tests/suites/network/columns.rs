@@ -172,7 +172,8 @@ fn a_nan_or_an_infinity_reaches_its_column_alone(device: &Device) -> Outcome {
         let mut values = vec![1.0f32; 300 * 12];
         values[299 * 12 + 5] = bad;
         let got = sums(&lab, &values, 12, None)?;
-        assert_eq!(got[5].to_bits(), bad.to_bits());
+        // A NaN's payload is the adder's own.
+        assert!(if bad.is_nan() { got[5].is_nan() } else { got[5] == bad }, "{bad} became {}", got[5]);
         assert!(got.iter().enumerate().all(|(column, sum)| column == 5 || *sum == 300.0));
     }
     Ok(())
