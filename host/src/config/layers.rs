@@ -1,6 +1,5 @@
 //! Preset, then file, then `--set`: later layers win, and each value remembers where it came from.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -146,7 +145,7 @@ fn no_such_key(name: &str, origin: Origin) -> ConfigError {
 }
 
 /// For `[section]` with an unknown name: its first key tells more than the section alone.
-fn unknown_section(name: &Cow<'_, str>, table: &DeTable<'_>, origin: Origin) -> ConfigError {
+fn unknown_section(name: &str, table: &DeTable<'_>, origin: Origin) -> ConfigError {
     let first = table.iter().min_by_key(|(key, _)| key.span().start);
     let key = first.map_or_else(|| name.to_string(), |(key, _)| format!("{name}.{}", key.get_ref()));
     ConfigError::UnknownKey { nearest: nearest_key(&key), key, origin }

@@ -165,7 +165,7 @@ impl MemoryEstimate {
     }
 }
 
-/// The sum: `replay ring 3.2 GiB + priorities 8.0 MiB + ...`.
+/// The sum: `replay ring 3.1 GiB + priorities 8.0 MiB + ...`.
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> =

@@ -262,7 +262,7 @@ fn memory_is_the_sum_of_its_parts() {
     assert_eq!(estimate.parts[0], MemoryPart { name: "replay ring", bytes: (1 << 20) * (2 * 400 * 4 + 25) });
     assert_eq!(estimate.check(usize::MAX, "a GPU"), Ok(()));
     let message = estimate.check(1 << 30, "a GPU").unwrap_err().to_string();
-    assert_has(&message, &["on a GPU, which has 1.0 GiB free", "replay ring 3.2 GiB + ", "smaller preset"]);
+    assert_has(&message, &["on a GPU, which has 1.0 GiB free", "replay ring 3.1 GiB + ", "smaller preset"]);
     let half = Config { capacity: full.capacity / 2, ..full };
     assert!(half.memory_estimate(200_000).total_bytes < estimate.total_bytes);
 }
