@@ -34,7 +34,7 @@ pub fn of_row() -> usize {
     thread::block_dim_x() as usize
 }
 
-/// Combines the values of all lanes of a row, as [`all`]; every lane gets the result.
+/// Combines the values of all lanes of a row, as `all`; every lane gets the result.
 #[inline(always)]
 pub fn row(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     if of_row() == 1 { value } else { all(value, combine) }
