@@ -16,6 +16,11 @@
 //! registers; on the CPU one lane has all atoms, in arrays of 64 whose loops the compiler vectorises. Both are the same
 //! function, generic over the number of lanes. Sums go over a lane's atoms, then by halves over the lanes: a fixed order.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "a slot or an action indexes several arrays at once, and an array's own iterator would put it into local memory"
+)]
+
 mod cvar;
 mod loss;
 mod q;

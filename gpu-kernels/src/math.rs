@@ -6,6 +6,10 @@
 
 use cuda_std::{GpuFloat, fast};
 
+/// ln 2 in two parts: the first has 9 bits, so that a whole number of up to 15 bits times it is exact.
+const LN_2_HIGH: f32 = 355.0 / 512.0;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
+
 /// Square root, correctly rounded.
 #[inline(always)]
 pub fn sqrt(x: f32) -> f32 {
@@ -109,14 +113,12 @@ pub fn ln_1p(x: f32) -> f32 {
 /// exp(x) for x <= 0, as softmax needs it, within 2^-22 of itself; 0 under -87, NaN for NaN. No branch, so that loops over
 /// it become vector code on the CPU.
 ///
-/// x = n ln 2 + r, |r| <= ln 2 / 2 + 2^-20, ln 2 in two parts of which n times the first is exact: r is within 2^-25. Taylor's
+/// x = n ln 2 + r, |r| <= ln 2 / 2 + 2^-20, n times the first part of ln 2 is exact: r is within 2^-25. Taylor's
 /// series to r^7 leaves r^8 / 8! < 6e-9. The last two additions round: 2^-24 each of a result of at least 0.7.
 #[inline(always)]
 pub fn exp_nonpositive(x: f32) -> f32 {
     /// Adding it leaves a number of at most 2^22 as a whole number in the lowest bits.
     const WHOLE: f32 = 12_582_912.0;
-    const LN_2_HIGH: f32 = 0.693_359_375;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
     let shifted = x * core::f32::consts::LOG2_E + WHOLE;
     let n = shifted - WHOLE;
     let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
@@ -133,22 +135,20 @@ pub fn exp_nonpositive(x: f32) -> f32 {
 /// Moshier's Cephes (`logf`); e ln 2 is added in two parts.
 #[inline(always)]
 pub fn ln_normal(x: f32) -> f32 {
-    const LN_2_HIGH: f32 = 0.693_359_375;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
     /// Bits of sqrt(1/2).
     const LEAST: u32 = 0x3f35_04f3;
     let above = x.to_bits().wrapping_sub(LEAST);
     let e = (above as i32 >> 23) as f32;
     let f = f32::from_bits((above & 0x007f_ffff) + LEAST) - 1.0;
     let p = 7.037_683_6e-2;
-    let p = -1.151_461_03e-1 + f * p;
+    let p = -1.151_461e-1 + f * p;
     let p = 1.167_699_87e-1 + f * p;
-    let p = -1.242_014_08e-1 + f * p;
-    let p = 1.424_932_28e-1 + f * p;
-    let p = -1.666_805_77e-1 + f * p;
-    let p = 2.000_071_48e-1 + f * p;
+    let p = -1.242_014_1e-1 + f * p;
+    let p = 1.424_932_3e-1 + f * p;
+    let p = -1.666_805_7e-1 + f * p;
+    let p = 2.000_071_4e-1 + f * p;
     let p = -2.499_999_4e-1 + f * p;
-    let p = 3.333_333_1e-1 + f * p;
+    let p = 3.333_333e-1 + f * p;
     let square = f * f;
     let ln_m = f + (f * square * p + (e * LN_2_LOW - 0.5 * square));
     if x.is_nan() { x } else { ln_m + e * LN_2_HIGH }

@@ -59,7 +59,6 @@ pub(super) fn put_actions(to: &GlobalSliceMut<f32>, row: usize, (direction, size
 }
 
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "an array's iterator would put it into local memory")]
 fn put<const N: usize>(row: &GlobalSliceMut<f32>, first: usize, values: [f32; N]) {
     for action in 0..N {
         row.set(first + action, values[action]);
@@ -73,7 +72,6 @@ pub fn greedy_actions((direction, size, order, hold): ActionValues) -> [u8; 4] {
 }
 
 /// The lowest index of the greatest number; 0 if none is a number.
-#[allow(clippy::needless_range_loop, reason = "an array's iterator would put it into local memory")]
 #[inline(always)]
 pub fn highest<const N: usize>(values: [f32; N]) -> u8 {
     let (mut index, mut greatest) = (0, values[0]);

@@ -55,7 +55,6 @@ pub const fn loss_totals_shape() -> LaunchShape {
 /// Shapes: row_losses `[B, 4]`, q `[B, 13]`, rewards `[B]`, partials [[`loss_partials_len`] (B)]. Launch:
 /// [`loss_partials_shape`].
 #[kernel(cooperative, max_threads = 256)]
-#[allow(clippy::needless_range_loop, reason = "an array's iterator would put it into local memory")]
 pub fn loss_partials(
     row_losses: GlobalSlice<f32>,
     q: GlobalSlice<f32>,
