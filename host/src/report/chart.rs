@@ -22,7 +22,7 @@ pub struct Chart<'a> {
     pub x_title: &'a str,
     /// Vertical axis.
     pub y: Axis,
-    /// Drawn in this order.
+    /// Drawn in this order, the first one behind all others; the legend begins with the last.
     pub layers: Vec<Layer>,
     /// Vertical lines with a name: where folds begin.
     pub marks: Vec<(f64, String)>,
@@ -42,12 +42,14 @@ pub struct Layer {
 pub enum Shape {
     /// (x, y), by rising x; a y that is not finite breaks the line.
     Line(Vec<(f64, f64)>),
-    /// (x, low, high), by rising x.
+    /// (x, low, high), by rising x; an end that is not finite breaks the band.
     Band(Vec<(f64, f64, f64)>),
     /// (low, high) of the stretch from position to position + 1.
     Stretches(Vec<(f64, f64)>),
 }
 
+/// A wider chart keeps its size on a narrow screen, so that its text can be read, and is moved sideways.
+const WIDE: f64 = 600.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 18.0;
@@ -58,10 +60,10 @@ impl Chart<'_> {
     pub fn figure(&self) -> String {
         let mut svg = String::new();
         let (width, height) = self.size;
-        let id = self.id;
+        let (id, class) = (self.id, if width > WIDE { " class=\"wide\"" } else { "" });
         let _ = write!(
             svg,
-            "<figure><figcaption>{}</figcaption>{}<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
+            "<figure{class}><figcaption>{}</figcaption>{}<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-labelledby=\"{id}-t {id}-d\"><title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>",
             escaped(self.title),
             self.legend(),
@@ -81,7 +83,7 @@ impl Chart<'_> {
             return String::new();
         }
         let mut list = String::from("<ul class=\"legend\">");
-        for layer in &self.layers {
+        for layer in self.layers.iter().rev() {
             let style = layer.style;
             let sample = match layer.shape {
                 Shape::Line(_) => format!("<path class=\"line s{style}\" d=\"M1 6H25\"/>"),
@@ -159,7 +161,11 @@ impl Chart<'_> {
         let values: Vec<f64> = points.iter().map(|point| point.1).collect();
         let n_columns = (self.size.0 - LEFT - RIGHT) as usize;
         let is_thinned = values.len() > 2 * n_columns;
-        let kept = if is_thinned { extremes(&values, n_columns) } else { (0..values.len()).collect() };
+        let mut kept: Vec<usize> = if is_thinned { extremes(&values, n_columns) } else { (0..values.len()).collect() };
+        if is_thinned {
+            kept.extend((0..values.len()).filter(|&at| !values[at].is_finite()));
+            kept.sort_unstable();
+        }
         let (mut path, mut is_down) = (String::new(), false);
         for (at, &index) in kept.iter().enumerate() {
             let (x, y) = points[index];
@@ -179,16 +185,17 @@ impl Chart<'_> {
     }
 
     fn band(&self, points: &[(f64, f64, f64)]) -> String {
-        let finite: Vec<_> = points.iter().filter(|(_, low, high)| low.is_finite() && high.is_finite()).collect();
-        let every = finite.len().div_ceil(1_000).max(1);
         let mut path = String::new();
-        let mut put = |x: f64, y: f64| {
-            let _ = write!(path, "{}{:.1} {:.1}", if path.is_empty() { 'M' } else { 'L' }, self.x(x), self.y(y));
-        };
-        finite.iter().step_by(every).for_each(|&&(x, _, high)| put(x, high));
-        finite.iter().step_by(every).rev().for_each(|&&(x, low, _)| put(x, low));
-        if !path.is_empty() {
-            path.push('Z');
+        for piece in points.split(|(_, low, high)| !low.is_finite() || !high.is_finite()) {
+            let every = piece.len().div_ceil(1_000).max(1);
+            let upper = piece.iter().step_by(every).map(|&(x, _, high)| (x, high));
+            let lower = piece.iter().step_by(every).rev().map(|&(x, low, _)| (x, low));
+            for (at, (x, y)) in upper.chain(lower).enumerate() {
+                let _ = write!(path, "{}{:.1} {:.1}", if at == 0 { 'M' } else { 'L' }, self.x(x), self.y(y));
+            }
+            if !piece.is_empty() {
+                path.push('Z');
+            }
         }
         path
     }

@@ -41,7 +41,7 @@ pub fn html(run: &Run) -> String {
         page += &section("Training", &training::curves(&run.epochs));
         let mix = training::action_mix(&run.epochs);
         if !mix.is_empty() {
-            page += &section("Actions chosen while collecting", &mix);
+            page += &section("Actions chosen, by epoch", &mix);
         }
     }
     page += &section("Configuration", &settings::configuration(run));

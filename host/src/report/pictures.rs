@@ -108,7 +108,7 @@ pub fn side_by_side(evaluation: &Evaluation) -> String {
         })
         .collect();
     let mut svg = format!(
-        "<figure><figcaption>Sharpe ratio, a year; the line is the test’s 95% interval</figcaption>\
+        "<figure class=\"wide\"><figcaption>Sharpe ratio, a year; the line is the test’s 95% interval</figcaption>\
          <svg viewBox=\"0 0 1040 {height}\" role=\"img\" aria-labelledby=\"side-t side-d\"><title id=\"side-t\">Sharpe ratios of \
          training, validation and test</title><desc id=\"side-d\">{}.</desc>",
         escaped(&words.join("; "))
@@ -140,14 +140,10 @@ pub fn side_by_side(evaluation: &Evaluation) -> String {
             ratio(*sharpe),
         );
         if let Some((low, high)) = band {
-            let _ = write!(
-                svg,
-                "<path class=\"whisker\" d=\"M{a:.1} {m:.1}H{b:.1}M{a:.1} {t:.1}v8M{b:.1} {t:.1}v8\"/>",
-                a = x(*low),
-                b = x(*high),
-                m = top + 7.0,
-                t = top + 3.0
-            );
+            let (from, to, middle, end) = (x(*low), x(*high), top + 7.0, top + 3.0);
+            let path = format!("M{from:.1} {middle:.1}H{to:.1}M{from:.1} {end:.1}v8M{to:.1} {end:.1}v8");
+            // Over the bar's own colour the line would be hard to see.
+            let _ = write!(svg, "<path class=\"halo\" d=\"{path}\"/><path class=\"whisker\" d=\"{path}\"/>");
         }
     }
     let middle = x(0.0);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::pictures;
-use super::text::{NONE, count, day, escaped, interval, or_none, percent, ratio, title};
+use super::text::{NONE, count, day, escaped, interval, or_none, percent, ratio, short, title, whole};
 use crate::eval::evaluation::{Evaluation, FoldResult, Named, Superiority};
 use crate::eval::performance::Performance;
 
@@ -50,7 +50,7 @@ pub fn headline(evaluation: &Evaluation) -> String {
     };
     let mut rows = vec![
         row("Sharpe ratio, a year", |p| format!("<strong>{}</strong>", ratio(p.sharpe))),
-        row("95% interval", |p| interval(p.sharpe_interval.low, p.sharpe_interval.high)),
+        row("95% interval", |p| whole(&interval(p.sharpe_interval.low, p.sharpe_interval.high))),
     ];
     rows.push(
         ["Agent’s lead in Sharpe ratio, 95% interval".into()].into_iter().chain(columns.iter().map(lead)).collect(),
@@ -64,7 +64,7 @@ pub fn headline(evaluation: &Evaluation) -> String {
         row("Hit rate, net of costs", |p| or_none(p.hit_rate, percent)),
         row("Mean position, of equity", |p| percent(p.exposure)),
         row("Time in the market", |p| percent(p.time_in_market)),
-        row("Turnover a year, of equity", |p| format!("{} ×", ratio(p.turnover_a_year))),
+        row("Turnover a year, of equity", |p| format!("{} ×", short(p.turnover_a_year))),
         row("Costs paid, of equity", |p| percent(p.costs)),
         row("Fills by limit order", |p| or_none(p.limit_share_of_fills, percent)),
         row("Limit orders that filled", |p| or_none(p.limit_fill_share, percent)),
@@ -88,12 +88,15 @@ pub fn headline(evaluation: &Evaluation) -> String {
 /// An interval with what it says, not by colour alone.
 fn verdict_cell(over: &Superiority, with_difference: bool) -> String {
     let range = interval(over.interval.low, over.interval.high);
-    let range = if with_difference { format!("{} ({range})", ratio(over.difference)) } else { range };
-    if over.is_shown {
-        format!("{range} <span class=\"yes\">shown</span>")
-    } else {
-        format!("{range} <span class=\"no\">not shown</span>")
-    }
+    let range = whole(&if with_difference { format!("{} ({range})", ratio(over.difference)) } else { range });
+    let (class, word) = if over.is_shown { ("yes", "shown") } else { ("no", "not shown") };
+    format!("{range} <span class=\"{class}\">{word}</span>")
+}
+
+/// A Sharpe ratio with its interval.
+fn sharpe_cell(performance: &Performance) -> String {
+    let band = performance.sharpe_interval;
+    format!("<strong>{}</strong> {}", ratio(performance.sharpe), whole(&format!("({})", interval(band.low, band.high))))
 }
 
 /// The same test on other terms.
@@ -114,11 +117,7 @@ pub fn repetitions(evaluation: &Evaluation) -> String {
         let lead = repetition.superiority.iter().find(|over| over.over == "buy_and_hold");
         vec![
             escaped(repetition.scenario.title()),
-            format!(
-                "<strong>{}</strong> ({})",
-                ratio(agent.sharpe),
-                interval(agent.sharpe_interval.low, agent.sharpe_interval.high)
-            ),
+            sharpe_cell(agent),
             lead.map_or(NONE.into(), |over| verdict_cell(over, false)),
             percent(agent.total_return),
             percent(agent.max_drawdown),
@@ -160,15 +159,11 @@ pub fn folds(evaluation: &Evaluation) -> String {
         let (selection, agent) = (&fold.selection, &fold.agent);
         let mut row = vec![
             format!("{}", at + 1),
-            format!("{} to {}", day(fold.test_ns.0), day(fold.test_ns.1)),
+            format!("{} to {}", whole(&day(fold.test_ns.0)), whole(&day(fold.test_ns.1))),
             count(fold.n_bars as u64),
             or_none(selection.train_sharpe, ratio),
             or_none(selection.validation_sharpe, ratio),
-            format!(
-                "<strong>{}</strong> ({})",
-                ratio(agent.sharpe),
-                interval(agent.sharpe_interval.low, agent.sharpe_interval.high)
-            ),
+            sharpe_cell(agent),
             ratio(fold.buy_and_hold.sharpe),
             percent(agent.total_return),
             count(agent.n_trades),

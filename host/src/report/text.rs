@@ -87,6 +87,11 @@ pub fn interval(low: f64, high: f64) -> String {
     format!("{} to {}", ratio(low), ratio(high))
 }
 
+/// Text, safe in HTML already, that is not broken over lines.
+pub fn whole(html: &str) -> String {
+    format!("<span class=\"whole\">{html}</span>")
+}
+
 /// A number of which nothing is known but that it is short: four digits that count.
 pub fn short(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {

@@ -81,14 +81,32 @@ fn chart(curves: &Curves, epochs: &[EpochMetrics]) -> Option<String> {
     let scale = |value: f64| if is_log { value.log10() } else { value };
     let y = if is_log { Axis::decades(all().map(scale)) } else { Axis::linear(all()) };
 
+    let starts = fold_starts(epochs);
+    let is_start = |at: usize| starts.iter().any(|start| start.0 == at as f64);
     let mut layers = Vec::new();
     if let Some((low, high, name)) = &band {
-        let points = low.iter().zip(high).enumerate();
-        let points = points.map(|(at, (low, high))| (at as f64 + 0.5, scale(*low), scale(*high))).collect();
+        let mut points = Vec::new();
+        for at in 0..epochs.len() {
+            if is_start(at) {
+                points.push((at as f64, f64::NAN, f64::NAN));
+            }
+            if low[at].is_finite() && high[at].is_finite() {
+                points.push((at as f64 + 0.5, scale(low[at]), scale(high[at])));
+            }
+        }
         layers.push(Layer { name: (*name).into(), style: 5, shape: Shape::Band(points) });
     }
     for (style, name, values) in lines.iter().rev() {
-        let points = values.iter().enumerate().map(|(at, value)| (at as f64 + 0.5, scale(*value))).collect();
+        // Over epochs without a value the line goes on; from one fold to the next it does not.
+        let mut points = Vec::new();
+        for (at, value) in values.iter().enumerate() {
+            if is_start(at) {
+                points.push((at as f64, f64::NAN));
+            }
+            if value.is_finite() {
+                points.push((at as f64 + 0.5, scale(*value)));
+            }
+        }
         layers.push(Layer { name: (*name).into(), style: *style, shape: Shape::Line(points) });
     }
     let ends = lines.iter().filter_map(|(_, name, values)| {
@@ -106,7 +124,7 @@ fn chart(curves: &Curves, epochs: &[EpochMetrics]) -> Option<String> {
         x_title: x_title(epochs),
         y,
         layers,
-        marks: fold_starts(epochs),
+        marks: starts,
     };
     Some(chart.figure())
 }
@@ -169,7 +187,7 @@ fn mix_chart(branch: usize, epochs: &[EpochMetrics]) -> Option<String> {
         x: Axis::positions(epochs.len(), first_epoch(epochs)),
         x_title: x_title(epochs),
         y: Axis::percent([0.0, 1.0]),
-        layers: (0..BRANCH_SIZES[branch]).map(layer).collect(),
+        layers: (0..BRANCH_SIZES[branch]).rev().map(layer).collect(),
         marks: fold_starts(epochs),
     };
     Some(chart.figure())
