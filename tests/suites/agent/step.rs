@@ -57,6 +57,8 @@ fn expected_config(config: &Config) -> expected::Config {
             Precision::F32 => reference::precision::Precision::Exact,
             Precision::Bf16 => reference::precision::Precision::Bf16,
         },
+        atom_bounds: (config.v_min, config.v_max),
+        alpha_cql: config.alpha_cql,
         lr: config.lr,
         clip: config.clip,
         tau: (config.tau_init, config.tau_final),

@@ -69,7 +69,7 @@ fn no_row_writes_nothing(device: &Device) -> Outcome {
 /// Random rows of random bits, against a loop. A row past the target's end shows a write out of its bounds.
 fn check(lab: &Lab, n_source: usize, n_rows: usize, width: usize, stride: usize, seed: u64) -> Result<(), Failed> {
     let mut numbers = Numbers::new(seed);
-    let rows: Vec<f32> = (0..n_source * width).map(|_| f32::from_bits(numbers.next() as u32)).collect();
+    let rows: Vec<f32> = (0..n_source * width).map(|_| f32::from_bits(numbers.word() as u32)).collect();
     let picks: Vec<u32> = (0..n_rows).map(|_| numbers.below(n_source) as u32).collect();
     let (source, indices, target) = (lab.upload(&rows)?, lab.upload(&picks)?, lab.poisoned((n_rows + 1) * stride)?);
     let launch = gather_f32_rows_padded::launch(
