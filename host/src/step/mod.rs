@@ -55,9 +55,12 @@ pub struct StepParts<'a> {
     pub pages: &'a Arc<Pages>,
 }
 
+/// What a child launches over the step's parts.
+type Launches = fn(&StepParts<'_>) -> Vec<Step>;
+
 /// Each child's name and launches, in order; a child without a launch is left out.
 pub fn children(parts: &StepParts<'_>) -> Vec<(&'static str, Vec<Step>)> {
-    let children: [(&str, fn(&StepParts<'_>) -> Vec<Step>); 10] = [
+    let children: [(&str, Launches); 10] = [
         ("counters", counters::launches),
         ("per_sample", per_sample::launches),
         ("spectral", spectral::launches),
