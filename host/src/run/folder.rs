@@ -123,10 +123,10 @@ impl RunFolder {
         Ok(ids)
     }
 
-    /// The newest checkpoint that is whole. A damaged one is named in the log, and the one before it taken. None where there
+    /// The newest checkpoint that is whole and can be gone on with. A damaged one is named in the log, and the one before it taken. None where there
     /// is none yet; an error where there are some and none is whole.
     pub fn latest_checkpoint(&self) -> Result<Option<Checkpoint>, RunError> {
-        let ids = self.checkpoints()?;
+        let ids: Vec<CheckpointId> = self.checkpoints()?.into_iter().filter(|&id| self.may_be_resumed(id)).collect();
         let mut newest_error = None;
         for &id in ids.iter().rev() {
             match Checkpoint::open(&self.checkpoint_path(id)) {
@@ -153,6 +153,22 @@ impl RunFolder {
         Ok(self.best_of(ids))
     }
 
+    /// Whether a run can be gone on with from the checkpoint; true for a damaged one, whose opening tells.
+    fn may_be_resumed(&self, id: CheckpointId) -> bool {
+        Manifest::read(&self.checkpoint_path(id).join(MANIFEST)).map_or(true, |manifest| manifest.meta.resumable)
+    }
+
+    /// The highest validation score of a fold's checkpoints.
+    pub fn best_score(&self, fold: u32) -> Result<Option<f64>, RunError> {
+        let Some(best) = self.best_checkpoint(fold)? else { return Ok(None) };
+        Ok(Manifest::read(&self.checkpoint_path(best).join(MANIFEST))?.meta.validation_score)
+    }
+
+    /// Whether there is a checkpoint of that name to go on from.
+    pub fn can_go_on_from(&self, id: CheckpointId) -> bool {
+        Manifest::read(&self.checkpoint_path(id).join(MANIFEST)).is_ok_and(|manifest| manifest.meta.resumable)
+    }
+
     fn best_of(&self, ids: impl Iterator<Item = CheckpointId>) -> Option<CheckpointId> {
         let mut best: Option<(f64, CheckpointId)> = None;
         for id in ids {
@@ -166,11 +182,12 @@ impl RunFolder {
         best.map(|(_, id)| id)
     }
 
-    /// Removes checkpoints that are neither among the newest three nor the best of their fold, and what a run that was
+    /// Removes checkpoints that are neither among the newest three to go on from nor the best of their fold, and what a run that was
     /// killed while writing left behind.
     pub(super) fn remove_superseded(&self) -> Result<(), RunError> {
         let ids = self.checkpoints()?;
-        let newest = &ids[ids.len().saturating_sub(N_NEWEST)..];
+        let resumable: Vec<CheckpointId> = ids.iter().copied().filter(|&id| self.may_be_resumed(id)).collect();
+        let newest = &resumable[resumable.len().saturating_sub(N_NEWEST)..];
         let folds = ids.chunk_by(|a, b| a.fold == b.fold);
         let best: Vec<CheckpointId> = folds.filter_map(|fold| self.best_of(fold.iter().copied())).collect();
         let superseded = ids.iter().filter(|id| !newest.contains(id) && !best.contains(id));

@@ -51,6 +51,8 @@ pub struct CheckpointMeta {
     pub id: CheckpointId,
     /// Training steps of the fold that are done.
     pub step: u64,
+    /// Whether a run can be gone on with from here; otherwise it holds the agent alone, to be tested.
+    pub resumable: bool,
     /// Annual Sharpe ratio of the validation; none for a checkpoint that may not be chosen.
     pub validation_score: Option<f64>,
     /// Wall-clock seconds of the run so far.

@@ -31,7 +31,14 @@ fn new_run(parent: &tempfile::TempDir) -> RunFolder {
 
 fn meta(epoch: u32, validation_score: Option<f64>) -> CheckpointMeta {
     let id = CheckpointId { fold: 1, epoch };
-    CheckpointMeta { id, step: 20 * u64::from(epoch), validation_score, seconds: 1.5, config_fingerprint: 7 }
+    CheckpointMeta {
+        id,
+        step: 20 * u64::from(epoch),
+        resumable: true,
+        validation_score,
+        seconds: 1.5,
+        config_fingerprint: 7,
+    }
 }
 
 /// Sizes that leave what follows unaligned; the values tell epochs apart.

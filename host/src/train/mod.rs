@@ -95,7 +95,8 @@ impl Run<'_> {
                 let id = CheckpointId { fold: number, epoch };
                 let clock = || seconds_before + since(started);
                 self.epoch(&mut trainer, fold, id, &mut metrics, &clock, progress)?;
-                if self.interrupt.requested() && (epoch < self.config.epochs || index + 1 < folds.len()) {
+                let is_last = epoch == self.config.epochs && index + 1 == folds.len();
+                if self.interrupt.requested() && !is_last && self.folder.can_go_on_from(id) {
                     return Ok(RunEnd::Interrupted);
                 }
             }
@@ -151,14 +152,20 @@ impl Run<'_> {
         let score = metrics.validation.as_ref().filter(|validation| validation.eligible).map(|v| v.sharpe);
 
         let started = Instant::now();
+        let resumable = id.epoch.is_multiple_of(self.config.checkpoint_every)
+            || id.epoch == self.config.epochs
+            || self.interrupt.requested();
         let meta = CheckpointMeta {
             id,
             step: trainer.steps_done(),
+            resumable,
             validation_score: score,
             seconds: clock(),
             config_fingerprint: self.config.fingerprint(),
         };
-        save(trainer, self.folder, meta)?;
+        if resumable || self.is_best(id.fold, score)? {
+            save(trainer, self.folder, meta)?;
+        }
         timed(&mut times.checkpoint_s, started);
         (metrics.times, metrics.seconds) = (times, clock());
         (status.loss, status.steps_per_s) = (metrics.loss, metrics.steps_per_s);
@@ -168,6 +175,12 @@ impl Run<'_> {
         log.append(metrics)?;
         progress.epoch(&status);
         Ok(())
+    }
+
+    /// Whether a score is above those of the fold's checkpoints.
+    fn is_best(&self, fold: u32, score: Option<f64>) -> Result<bool, TrainError> {
+        let Some(score) = score else { return Ok(false) };
+        Ok(self.folder.best_score(fold)?.is_none_or(|best| score > best))
     }
 
     fn status(&self, id: CheckpointId, env_steps_per_s: f64, log: &MetricsLog) -> Status {
@@ -244,7 +257,7 @@ impl Run<'_> {
             let best = self.folder.best_checkpoint(number)?.ok_or(TrainError::NoCandidate(number))?;
             let checkpoint = Checkpoint::open(&self.folder.checkpoint_path(best))?;
             trainer.begin_fold(fold)?;
-            load(trainer, &checkpoint, self.config)?;
+            load_agent(trainer, &checkpoint, self.config)?;
             let threshold_rule = match self.deviations {
                 Some(deviations) => {
                     let (params, bus) = (trainer.params_of(&fold.test)?, trainer.bus()?);
@@ -275,23 +288,37 @@ fn selection(best: CheckpointId, log: &MetricsLog) -> Selection {
     }
 }
 
-/// Writes everything that the run needs to go on.
+/// Writes everything that the run needs to go on, or the agent alone.
 fn save(trainer: &Trainer, folder: &RunFolder, meta: CheckpointMeta) -> Result<(), TrainError> {
     let mut writer = CheckpointWriter::new(folder)?;
-    for (name, buffer) in trainer.state() {
+    for (name, buffer) in if meta.resumable { trainer.state() } else { trainer.agent_state() } {
         writer = writer.tensor(name, buffer.dtype(), &[buffer.n_elements()], &buffer.read_bytes()?)?;
     }
     writer.finish(meta)?;
     Ok(())
 }
 
-/// Takes over what a checkpoint holds, in place.
+/// Takes over all that a checkpoint to go on from holds, in place.
 pub fn load(trainer: &mut Trainer, checkpoint: &Checkpoint, config: &Config) -> Result<(), TrainError> {
+    take_over(checkpoint, config, trainer.state())?;
+    trainer.resume_at(checkpoint.meta().step)
+}
+
+/// Takes over the agent of a checkpoint, in place.
+pub fn load_agent(trainer: &Trainer, checkpoint: &Checkpoint, config: &Config) -> Result<(), TrainError> {
+    take_over(checkpoint, config, trainer.agent_state())
+}
+
+fn take_over(
+    checkpoint: &Checkpoint,
+    config: &Config,
+    state: Vec<(&'static str, &dyn stored::Stored)>,
+) -> Result<(), TrainError> {
     let refuse = |reason: String| TrainError::Checkpoint { path: checkpoint.path().to_owned(), reason };
     if checkpoint.meta().config_fingerprint != config.fingerprint() {
         return Err(refuse("it was written with another configuration".into()));
     }
-    for (name, buffer) in trainer.state() {
+    for (name, buffer) in state {
         let tensor = checkpoint.tensor(name).ok_or_else(|| refuse(format!("it lacks `{name}`")))?;
         let fits = tensor.dtype == buffer.dtype() && tensor.shape == [buffer.n_elements()];
         if !fits {
@@ -299,5 +326,5 @@ pub fn load(trainer: &mut Trainer, checkpoint: &Checkpoint, config: &Config) -> 
         }
         buffer.write_bytes(tensor.bytes)?;
     }
-    trainer.resume_at(checkpoint.meta().step)
+    Ok(())
 }

@@ -255,8 +255,14 @@ impl Trainer {
 
     /// Everything that a run needs to go on from here, by name.
     pub fn state(&self) -> Vec<(&'static str, &dyn Stored)> {
-        let (agent, p, replay, envs) = (&self.agent, &self.agent.parameters, &self.replay, &self.collection.envs);
-        let ring = &replay.ring;
+        let mut state = self.agent_state();
+        state.extend(self.experience());
+        state
+    }
+
+    /// What of it the agent is: enough to test it.
+    pub fn agent_state(&self) -> Vec<(&'static str, &dyn Stored)> {
+        let (agent, p) = (&self.agent, &self.agent.parameters);
         vec![
             ("online", &p.online.flat),
             ("online.operands", &p.online.shadow),
@@ -274,6 +280,14 @@ impl Trainer {
             ("counters", &agent.counters),
             ("scalars", &agent.scalars),
             ("readback", &self.memory.readback),
+        ]
+    }
+
+    /// The rest: replay ring and environments.
+    fn experience(&self) -> Vec<(&'static str, &dyn Stored)> {
+        let (replay, envs) = (&self.replay, &self.collection.envs);
+        let ring = &replay.ring;
+        vec![
             ("replay.states", &ring.states),
             ("replay.next_states", &ring.next_states),
             ("replay.actions", &ring.actions),

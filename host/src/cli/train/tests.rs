@@ -145,7 +145,14 @@ fn a_run_resumes_with_its_own_configuration_and_data() {
 
     let id = CheckpointId { fold: 1, epoch: 3 };
     let fingerprint = plan.config.fingerprint();
-    let meta = CheckpointMeta { id, step: 60, validation_score: None, seconds: 9.0, config_fingerprint: fingerprint };
+    let meta = CheckpointMeta {
+        id,
+        step: 60,
+        resumable: true,
+        validation_score: None,
+        seconds: 9.0,
+        config_fingerprint: fingerprint,
+    };
     let writer = CheckpointWriter::new(&run).and_then(|writer| writer.tensor("x", Dtype::U8, &[1], &[5]));
     writer.and_then(|writer| writer.finish(meta)).unwrap();
     let checkpoint = resolve(&["--resume", out_text]).unwrap().resume.unwrap().checkpoint.unwrap();
