@@ -60,9 +60,15 @@ pub const ROWS_A_BLOCK: usize = 8;
 #[inline(always)]
 pub fn sync_row() {
     if of_row() != 1 {
-        // SAFETY: all lanes of the warp take part, as this module demands of its callers.
-        unsafe { warp::sync_warp(WHOLE_WARP) };
+        sync();
     }
+}
+
+/// Orders memory among the lanes of the warp.
+#[inline(always)]
+pub(crate) fn sync() {
+    // SAFETY: all lanes of the warp take part, as this module demands of its callers.
+    unsafe { warp::sync_warp(WHOLE_WARP) };
 }
 
 /// The value of the lane `distance` below, and whether there is one.

@@ -27,6 +27,12 @@ const WARP_COLUMNS: u32 = 32;
 const N_ROW_FRAGMENTS: usize = 4;
 const N_COLUMN_FRAGMENTS: usize = 4;
 
+/// f32 from a staged row of sums to the next: four more than it has, so that eight rows begin in different banks.
+const STAGE_STRIDE: usize = WARP_COLUMNS as usize + 4;
+/// f32 that a warp stages at a time: 16 rows.
+const STAGE_LEN: usize = 16 * STAGE_STRIDE;
+const _: () = assert!(STAGE_LEN * 4 * (N_THREADS as usize / 32) <= TILE_LEN * 2 * N_STAGES as usize);
+
 type Sums = [[[f32; 4]; N_COLUMN_FRAGMENTS]; N_ROW_FRAGMENTS];
 
 /// Writes `$body` out for each number, as a constant: what a loop's variable indexes would lie in local memory.
@@ -134,19 +140,28 @@ unsafe fn multiply<const A_ACROSS: bool, const B_ACROSS: bool>(
         number += 1;
     }
     cp_async::wait_all();
-    // A lane holds two neighbouring columns of two rows of a fragment. Neighbouring lanes exchange halves, so that each has four
-    // columns of one row.
-    let (odd, place) = (lane % 2 == 1, (lane / 4 + 8 * (lane % 2), lane % 4 / 2 * 4));
+    // The tiles' memory now takes the sums, once all warps are done with what it held.
+    thread::sync_threads();
+    let warp = (thread / 32) as usize;
+    // SAFETY: the block's own shared memory, aligned to 16 bytes; each warp has its own 16 rows of it.
+    let stage = unsafe { SharedSlice::from_raw(a_tiles.cast::<f32>().wrapping_add(warp * STAGE_LEN), STAGE_LEN) };
     each!(I in [0 1 2 3] {
+        let (row, column) = (lane as usize / 4, lane as usize % 4 * 2);
         each!(J in [0 1 2 3] {
             let [upper_0, upper_1, lower_0, lower_1] = sums[I][J];
-            let (sent_0, sent_1) = if odd { (upper_0, upper_1) } else { (lower_0, lower_1) };
-            let (got_0, got_1) = (lanes::across(sent_0, 1), lanes::across(sent_1, 1));
-            let row_sums = if odd { [got_0, got_1, lower_0, lower_1] } else { [upper_0, upper_1, got_0, got_1] };
-            let row = at.row + warp_row + 16 * I as u32 + place.0;
-            let column = at.column + warp_column + 8 * J as u32 + place.1;
-            results.put4(p, row, column, row_sums);
+            stage.store(row * STAGE_STRIDE + 8 * J + column, [upper_0, upper_1]);
+            stage.store((row + 8) * STAGE_STRIDE + 8 * J + column, [lower_0, lower_1]);
         });
+        lanes::sync();
+        // Eight lanes a row, so that results leave in whole sectors. A loop: written out, the code would not fit its cache.
+        let (mut row, column) = (lane / 8, lane % 8 * 4);
+        while row < 16 {
+            let row_sums: [f32; 4] = stage.load(row as usize * STAGE_STRIDE + column as usize);
+            let place = (at.row + warp_row + 16 * I as u32 + row, at.column + warp_column + column);
+            results.put4(p, place.0, place.1, row_sums);
+            row += 4;
+        }
+        lanes::sync();
     });
 }
 
