@@ -7,6 +7,7 @@ use super::chart::{Chart, Layer, Shape};
 use super::text::{escaped, interval, percent, ratio, title};
 use crate::eval::curves::Curve;
 use crate::eval::evaluation::{Evaluation, FoldResult};
+use crate::eval::statistics::Interval;
 
 /// Equity on a logarithmic scale, and what it has lost from its peak.
 pub fn equity(evaluation: &Evaluation) -> String {
@@ -70,83 +71,92 @@ fn fold_starts(evaluation: &Evaluation) -> Vec<(f64, String)> {
     evaluation.folds.iter().enumerate().map(start).collect()
 }
 
-const LEFT: f64 = 62.0;
-const ROW: f64 = 22.0;
+/// A bar of the picture of Sharpe ratios.
+struct Ratio {
+    name: String,
+    style: usize,
+    sharpe: f64,
+    interval: Option<Interval>,
+}
 
-/// Sharpe ratios of training, validation and test as bars, the test's with its interval.
-pub fn side_by_side(evaluation: &Evaluation) -> String {
-    let rows: Vec<(String, usize, f64, Option<(f64, f64)>)> = evaluation
-        .folds
-        .iter()
-        .enumerate()
-        .flat_map(|(at, fold)| {
-            let of_fold = if evaluation.folds.len() > 1 { format!("fold {}, ", at + 1) } else { String::new() };
-            let band = fold.agent.sharpe_interval;
-            let selection = &fold.selection;
+impl Ratio {
+    /// Training, validation and test of each fold, as far as they are known.
+    fn all(evaluation: &Evaluation) -> Vec<Self> {
+        let is_one = evaluation.folds.len() == 1;
+        let of_fold = |(at, fold): (usize, &FoldResult)| {
+            let named = |part: &str| if is_one { part.into() } else { format!("fold {}, {part}", at + 1) };
+            let (selection, agent) = (&fold.selection, &fold.agent);
+            let of_choice = |part: &str, style: usize, sharpe: Option<f64>| {
+                Some(Self { name: named(part), style, sharpe: sharpe?, interval: None })
+            };
+            let (sharpe, interval) = (agent.sharpe, Some(agent.sharpe_interval));
             [
-                selection.train_sharpe.map(|sharpe| (format!("{of_fold}training"), 2, sharpe, None)),
-                selection.validation_sharpe.map(|sharpe| (format!("{of_fold}validation"), 1, sharpe, None)),
-                Some((format!("{of_fold}test"), 0, fold.agent.sharpe, Some((band.low, band.high)))),
+                of_choice("training", 2, selection.train_sharpe),
+                of_choice("validation", 1, selection.validation_sharpe),
+                Some(Self { name: named("test"), style: 0, sharpe, interval }),
             ]
-        })
-        .flatten()
-        .filter(|row| row.2.is_finite())
-        .collect();
-    let ends = rows.iter().flat_map(|row| row.3.map_or([row.2; 2], |band| [band.0, band.1]));
-    let axis = Axis::linear(ends.chain(rows.iter().map(|row| row.2)).chain([0.0]));
-    let (left, right, height) = (LEFT + 78.0, 1040.0 - 70.0, rows.len() as f64 * ROW + 34.0);
-    let x = |value: f64| left + axis.place(value) * (right - left);
-    let words: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            format!(
-                "{} {}{}",
-                row.0,
-                ratio(row.2),
-                row.3.map_or(String::new(), |(a, b)| format!(" ({})", interval(a, b)))
-            )
-        })
-        .collect();
-    let mut svg = format!(
-        "<figure class=\"wide\"><figcaption>Sharpe ratio, a year; the line is the test’s 95% interval</figcaption>\
-         <svg viewBox=\"0 0 1040 {height}\" role=\"img\" aria-labelledby=\"side-t side-d\"><title id=\"side-t\">Sharpe ratios of \
-         training, validation and test</title><desc id=\"side-d\">{}.</desc>",
-        escaped(&words.join("; "))
-    );
-    for (value, label) in &axis.ticks {
-        let at = x(*value);
-        let _ = write!(
-            svg,
-            "<path class=\"grid\" d=\"M{at:.1} 4V{:.1}\"/><text class=\"mid\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
-            height - 26.0,
-            height - 8.0,
-            escaped(label)
-        );
+        };
+        let all = evaluation.folds.iter().enumerate().flat_map(of_fold).flatten();
+        all.filter(|bar| bar.sharpe.is_finite()).collect()
     }
-    for (at, (name, style, sharpe, band)) in rows.iter().enumerate() {
-        let top = 6.0 + at as f64 * ROW;
-        let (from, to) = (x(0.0).min(x(*sharpe)), x(0.0).max(x(*sharpe)));
-        let end = band.map_or(to, |band| to.max(x(band.1)));
+
+    fn words(&self) -> String {
+        let band = self.interval.map_or(String::new(), |band| format!(" ({})", interval(band.low, band.high)));
+        format!("{} {}{band}", self.name, ratio(self.sharpe))
+    }
+
+    /// Name, bar, interval and number, in a row that begins at `top`; `x` places a ratio.
+    fn draw(&self, svg: &mut String, left: f64, top: f64, x: impl Fn(f64) -> f64) {
+        let (style, line) = (self.style, top + 11.5);
+        let (from, to) = (x(0.0).min(x(self.sharpe)), x(0.0).max(x(self.sharpe)));
+        let end = self.interval.map_or(to, |band| to.max(x(band.high)));
         let _ = write!(
             svg,
-            "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
+            "<text class=\"end\" x=\"{:.1}\" y=\"{line:.1}\">{}</text>\
              <path class=\"area f{style}\" d=\"M{from:.1} {top:.1}H{to:.1}v14H{from:.1}Z\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+             <text x=\"{:.1}\" y=\"{line:.1}\">{}</text>",
             left - 8.0,
-            top + 11.5,
-            escaped(name),
+            escaped(&self.name),
             end + 8.0,
-            top + 11.5,
-            ratio(*sharpe),
+            ratio(self.sharpe),
         );
-        if let Some((low, high)) = band {
-            let (from, to, middle, end) = (x(*low), x(*high), top + 7.0, top + 3.0);
-            let path = format!("M{from:.1} {middle:.1}H{to:.1}M{from:.1} {end:.1}v8M{to:.1} {end:.1}v8");
+        if let Some(Interval { low, high }) = self.interval {
+            let (from, to, middle, cap) = (x(low), x(high), top + 7.0, top + 3.0);
+            let path = format!("M{from:.1} {middle:.1}H{to:.1}M{from:.1} {cap:.1}v8M{to:.1} {cap:.1}v8");
             // Over the bar's own colour the line would be hard to see.
             let _ = write!(svg, "<path class=\"halo\" d=\"{path}\"/><path class=\"whisker\" d=\"{path}\"/>");
         }
     }
-    let middle = x(0.0);
-    let _ = write!(svg, "<path class=\"tick\" d=\"M{middle:.1} 4V{:.1}\"/></svg></figure>\n", height - 26.0);
+}
+
+/// Height of a bar's row.
+const ROW: f64 = 22.0;
+
+/// Sharpe ratios of training, validation and test as bars, the test's with its interval.
+pub fn side_by_side(evaluation: &Evaluation) -> String {
+    let bars = Ratio::all(evaluation);
+    let ends = bars.iter().filter_map(|bar| bar.interval).flat_map(|band| [band.low, band.high]);
+    let axis = Axis::linear(bars.iter().map(|bar| bar.sharpe).chain(ends).chain([0.0]));
+    let (left, right, bottom) = (140.0, 970.0, bars.len() as f64 * ROW + 8.0);
+    let x = |value: f64| left + axis.place(value) * (right - left);
+    let mut svg = format!(
+        "<figure class=\"wide\"><figcaption>Sharpe ratio, a year; the line is the test’s 95% interval</figcaption>\
+         <svg viewBox=\"0 0 1040 {}\" role=\"img\" aria-labelledby=\"side-t side-d\"><title id=\"side-t\">Sharpe ratios of \
+         training, validation and test</title><desc id=\"side-d\">{}.</desc>",
+        bottom + 26.0,
+        escaped(&bars.iter().map(Ratio::words).collect::<Vec<_>>().join("; "))
+    );
+    for (value, label) in &axis.ticks {
+        let (at, line) = (x(*value), bottom + 18.0);
+        let _ = write!(
+            svg,
+            "<path class=\"grid\" d=\"M{at:.1} 4V{bottom:.1}\"/><text class=\"mid\" x=\"{at:.1}\" y=\"{line:.1}\">{}</text>",
+            escaped(label)
+        );
+    }
+    for (at, bar) in bars.iter().enumerate() {
+        bar.draw(&mut svg, left, 6.0 + at as f64 * ROW, x);
+    }
+    let _ = writeln!(svg, "<path class=\"tick\" d=\"M{:.1} 4V{bottom:.1}\"/></svg></figure>", x(0.0));
     svg
 }

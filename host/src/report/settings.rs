@@ -13,7 +13,7 @@ pub fn configuration(run: &Run) -> String {
     if let Some(facts) = &run.facts {
         let mut rows = Vec::new();
         flatten("", facts, &mut rows);
-        let _ = write!(html, "<div class=\"scroll\"><table class=\"facts\"><caption>{RUN_FILE}</caption><tbody>\n");
+        let _ = writeln!(html, "<div class=\"scroll\"><table class=\"facts\"><caption>{RUN_FILE}</caption><tbody>");
         for (key, value) in rows {
             let _ = writeln!(html, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escaped(&key), escaped(&value));
         }
@@ -21,7 +21,7 @@ pub fn configuration(run: &Run) -> String {
     }
     match &run.config {
         Some(config) => {
-            let _ = write!(html, "<h3>{CONFIG_FILE}</h3>\n<pre>{}</pre>\n", escaped(config.trim_end()));
+            let _ = writeln!(html, "<h3>{CONFIG_FILE}</h3>\n<pre>{}</pre>", escaped(config.trim_end()));
         }
         None => html += "<p>The folder holds no configuration.</p>\n",
     }
