@@ -13,3 +13,4 @@ pub mod philox;
 pub mod reduce;
 pub mod scan;
 pub mod seg_tree;
+pub mod temporal;
