@@ -2,6 +2,7 @@
 
 pub mod copy;
 pub mod counters;
+pub mod four;
 pub mod gather;
 pub mod is_weights;
 pub mod lanes;

@@ -27,16 +27,22 @@
 
 mod backward;
 mod forward;
+mod fragments;
 mod parameters;
 mod product;
 mod scan;
 mod scan_backward;
+mod tensor_backward;
+mod tensor_forward;
+mod tensor_gradients;
 mod tile;
 
 pub use backward::{temporal_backward, temporal_backward_shape};
 use cuda_std::prelude::*;
 pub use forward::{temporal_forward, temporal_forward_shape};
 pub use parameters::{N_PARAMETERS, offset};
+pub use tensor_backward::{temporal_backward_tensor, temporal_backward_tensor_shape};
+pub use tensor_forward::{temporal_forward_tensor, temporal_forward_tensor_shape};
 
 /// Features of a bar.
 pub const N_FEATURES: usize = shared_types::market::N_FEATURES;

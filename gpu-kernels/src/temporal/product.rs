@@ -6,6 +6,7 @@
 use cuda_std::prelude::*;
 use shared_types::Precision;
 
+use crate::four::Four;
 use crate::operand;
 
 /// Rows that a thread makes.
@@ -26,19 +27,22 @@ pub(super) fn nt<const K: usize>(
     let row_words = K * precision.words();
     let w: [_; NT_COLUMNS] =
         core::array::from_fn(|j| w.sub((column + j) * row_words..(column + j) * row_words + row_words));
-    let mut sums = [[[0.0f32; 4]; NT_COLUMNS]; EACH_ROWS];
-    for k in (0..K).step_by(4) {
-        let left: [[f32; 4]; EACH_ROWS] = core::array::from_fn(|i| a[i].load(k));
+    let mut sums = [[Four::ZERO; NT_COLUMNS]; EACH_ROWS];
+    let mut k = 0;
+    while k < K {
+        let mut left = [Four::ZERO; EACH_ROWS];
+        for i in 0..EACH_ROWS {
+            left[i] = Four::new(a[i].load(k));
+        }
         for j in 0..NT_COLUMNS {
-            let right = operand::load4(&w[j], k, precision);
+            let right = weights(&w[j], k, precision);
             for i in 0..EACH_ROWS {
-                for l in 0..4 {
-                    sums[i][j][l] += left[i][l] * right[l];
-                }
+                sums[i][j] = sums[i][j].add_product(left[i], right);
             }
         }
+        k += 4;
     }
-    sums.map(|row| row.map(|[a, b, c, d]| (a + b) + (c + d)))
+    sums.map(|row| row.map(Four::sum))
 }
 
 /// sum_k a_i\[k\] W\[first + k, column + j\] over k < `depth`, a multiple of 4, of W `[any, N]`.
@@ -51,20 +55,40 @@ pub(super) fn nn<const M: usize, const N: usize>(
     depth: usize,
     precision: Precision,
 ) -> [[f32; WIDE]; M] {
-    let mut sums = [[0.0f32; WIDE]; M];
-    for k in (0..depth).step_by(4) {
-        let left: [[f32; 4]; M] = core::array::from_fn(|i| a[i].load(k));
-        for l in 0..4 {
-            let at = (first + k + l) * N + column;
-            let right = joined(operand::load4(w, at, precision), operand::load4(w, at + 4, precision));
-            for i in 0..M {
-                for j in 0..WIDE {
-                    sums[i][j] += left[i][l] * right[j];
-                }
-            }
+    let mut sums = [[Four::ZERO; 2]; M];
+    let mut k = 0;
+    while k < depth {
+        let mut left = [Four::ZERO; M];
+        for i in 0..M {
+            left[i] = Four::new(a[i].load(k));
         }
+        let at = (first + k) * N + column;
+        step::<0, M>(&mut sums, &left, [weights(w, at, precision), weights(w, at + 4, precision)]);
+        step::<1, M>(&mut sums, &left, [weights(w, at + N, precision), weights(w, at + N + 4, precision)]);
+        step::<2, M>(&mut sums, &left, [weights(w, at + 2 * N, precision), weights(w, at + 2 * N + 4, precision)]);
+        step::<3, M>(&mut sums, &left, [weights(w, at + 3 * N, precision), weights(w, at + 3 * N + 4, precision)]);
+        k += 4;
     }
-    sums
+    sums.map(|[low, high]| joined(low.lanes(), high.lanes()))
+}
+
+/// Adds lane L of each of `left` times `right`.
+#[inline(always)]
+fn step<const L: usize, const M: usize>(sums: &mut [[Four; 2]; M], left: &[Four; M], right: [Four; 2]) {
+    for i in 0..M {
+        let spread = left[i].spread::<L>();
+        sums[i][0] = sums[i][0].add_product(spread, right[0]);
+        sums[i][1] = sums[i][1].add_product(spread, right[1]);
+    }
+}
+
+/// Weights `at..at + 4`.
+#[inline(always)]
+fn weights(w: &GlobalSlice<u16>, at: usize, precision: Precision) -> Four {
+    match precision {
+        Precision::Bf16 => Four::widened(w.load(at)),
+        Precision::F32 => Four::new(operand::load4(w, at, precision)),
+    }
 }
 
 /// A left or right operand of [`tn`]: row k begins at `first` + k `stride`.
@@ -96,22 +120,23 @@ pub(super) fn tn(
     let across = n / WIDE;
     for piece in share {
         let (row, column) = (piece / across * EACH_ROWS, piece % across * WIDE);
-        let mut sums = [[0.0f32; WIDE]; EACH_ROWS];
-        for k in 0..depth {
-            let left: [f32; EACH_ROWS] = a.from.load(a.first + k * a.stride + row);
-            let at = b.first + k * b.stride + column;
-            let right = joined(b.from.load(at), b.from.load(at + 4));
+        let mut sums = [[Four::ZERO; 2]; EACH_ROWS];
+        let (mut of_a, mut of_b) = (a.first + row, b.first + column);
+        for _ in 0..depth {
+            let left = Four::new(a.from.load(of_a));
+            let right = [Four::new(b.from.load(of_b)), Four::new(b.from.load(of_b + 4))];
+            let spread = [left.spread::<0>(), left.spread::<1>(), left.spread::<2>(), left.spread::<3>()];
             for i in 0..EACH_ROWS {
-                for j in 0..WIDE {
-                    sums[i][j] += left[i] * right[j];
-                }
+                sums[i][0] = sums[i][0].add_product(spread[i], right[0]);
+                sums[i][1] = sums[i][1].add_product(spread[i], right[1]);
             }
+            of_a += a.stride;
+            of_b += b.stride;
         }
         for (i, row_sums) in sums.iter().enumerate() {
-            for half in [0, 4] {
-                let at = (row + i) * n + column + half;
-                let before: [f32; 4] = to.load(at);
-                to.store::<4>(at, core::array::from_fn(|l| before[l] + row_sums[half + l]));
+            for (j, sum) in row_sums.iter().enumerate() {
+                let at = (row + i) * n + column + 4 * j;
+                to.store(at, (Four::new(to.load(at)) + *sum).lanes());
             }
         }
     }

@@ -80,6 +80,13 @@ impl Taker {
         self.taken_bytes += (len * size_of::<T>()).next_multiple_of(16);
         SharedSlice::dynamic(first, len)
     }
+
+    /// The same memory as `len` elements and as pairs of them.
+    #[inline(always)]
+    pub fn take_twice(&mut self, len: usize) -> (SharedSlice<u16>, SharedSlice<u32>) {
+        let first = self.taken_bytes;
+        (self.take(len), SharedSlice::dynamic(first, len / 2))
+    }
 }
 
 /// What the forward pass makes of a tile, in f32.

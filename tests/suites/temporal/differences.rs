@@ -5,15 +5,15 @@ use onegraph_tests::lab::{Lab, Numbers};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::Precision;
 
-use crate::problem::{Problem, block_sizes};
+use crate::problem::{Problem, Way, ways};
 
 pub fn cases() -> Vec<Case> {
     vec![case("differences::gradients_are_slopes_of_the_output", gradients_are_slopes_of_the_output)]
 }
 
 /// J = sum of doutput times output.
-fn objective(lab: &Lab<'_>, problem: &Problem, n_threads: u32) -> Result<f64, Failed> {
-    let output = problem.forward(lab, Precision::F32, n_threads)?;
+fn objective(lab: &Lab<'_>, problem: &Problem, way: Way) -> Result<f64, Failed> {
+    let output = problem.forward(lab, Precision::F32, way)?;
     Ok(output.iter().zip(&problem.doutput.values).map(|(&y, d)| f64::from(y) * d).sum())
 }
 
@@ -24,15 +24,15 @@ fn gradients_are_slopes_of_the_output(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let problem = Problem::new(5, 8, 71);
     let mut numbers = Numbers::new(72);
-    let n_threads = block_sizes(&lab)[0];
-    let gradients = problem.gradients(&lab, Precision::F32, n_threads)?;
+    let way = ways(&lab, Precision::F32)[0];
+    let gradients = problem.gradients(&lab, Precision::F32, way)?;
     for tensor in problem.parameters.layout.tensors.iter().filter(|tensor| tensor.name.starts_with("temporal.")) {
         for _ in 0..4 {
             let at = tensor.offset + numbers.below(tensor.len());
             let mut moved = problem.clone();
             let mut value_at = |shift: f64| {
                 moved.parameters.flat[at] = f64::from((problem.parameters.flat[at] + shift) as f32);
-                objective(&lab, &moved, n_threads)
+                objective(&lab, &moved, way)
             };
             let near = value_at(STEP)? - value_at(-STEP)?;
             let far = value_at(2.0 * STEP)? - value_at(-2.0 * STEP)?;

@@ -8,8 +8,8 @@ use onegraph_tests::lab::Lab;
 use onegraph_tests::{Case, Outcome, case, ensure, host_case};
 use shared_types::Precision;
 
-use crate::passes::compare;
-use crate::problem::{PRECISIONS, Problem, block_sizes};
+use crate::passes::{compare, tolerance};
+use crate::problem::{PRECISIONS, Problem, ways};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -58,9 +58,9 @@ fn every_block_has_a_tile() -> Outcome {
 fn no_row_leaves_zero_gradients(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let problem = Problem::new(0, 8, 1);
-    for &n_threads in block_sizes(&lab) {
-        ensure!(problem.forward(&lab, Precision::Bf16, n_threads)?.is_empty(), "an output of no row");
-        let gradients = problem.gradients(&lab, Precision::Bf16, n_threads)?;
+    for way in ways(&lab, Precision::Bf16) {
+        ensure!(problem.forward(&lab, Precision::Bf16, way)?.is_empty(), "an output of no row");
+        let gradients = problem.gradients(&lab, Precision::Bf16, way)?;
         ensure!(gradients.iter().all(|&gradient| gradient == 0.0), "a gradient of no row");
     }
     Ok(())
@@ -71,13 +71,16 @@ fn windows_that_fill_no_tile(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     for (window, n_rows) in [(12, 7), (36, 3), (64, 2)] {
         let problem = Problem::new(n_rows, window, window as u64);
-        for &n_threads in block_sizes(&lab) {
-            let what = format!("T {window}, {n_threads} threads");
-            let want = problem.reference(Precision::F32).output;
-            compare(&what, &problem.forward(&lab, Precision::F32, n_threads)?, &want.values, 1e-5)?;
-            let (got, want) =
-                (problem.gradients(&lab, Precision::F32, n_threads)?, problem.reference_gradients(Precision::F32));
-            compare(&format!("gradients, {what}"), &got, &want.flat[..N_PARAMETERS], 1e-5)?;
+        for precision in PRECISIONS {
+            for way in ways(&lab, precision) {
+                let what = format!("T {window}, {precision:?}, {way:?}");
+                let want = problem.reference(precision).output;
+                let got = problem.forward(&lab, precision, way)?;
+                compare(&what, &got, &want.values, tolerance(precision))?;
+                let want = problem.reference_gradients(precision);
+                let got = problem.gradients(&lab, precision, way)?;
+                compare(&format!("gradients, {what}"), &got, &want.flat[..N_PARAMETERS], tolerance(precision))?;
+            }
         }
     }
     Ok(())
@@ -87,16 +90,16 @@ fn a_nan_stays_in_its_row(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let problem = Problem::new(9, 8, 3);
     for precision in PRECISIONS {
-        for &n_threads in block_sizes(&lab) {
-            let clean = problem.forward(&lab, precision, n_threads)?;
+        for way in ways(&lab, precision) {
+            let clean = problem.forward(&lab, precision, way)?;
             let mut faulty = problem.clone();
             faulty.bars[(4 * 8 + 2, 5)] = f64::NAN;
-            let output = faulty.forward(&lab, precision, n_threads)?;
+            let output = faulty.forward(&lab, precision, way)?;
             for (row, (got, clean)) in output.chunks_exact(WIDTH).zip(clean.chunks_exact(WIDTH)).enumerate() {
                 let expected = if row == 4 { got.iter().all(|value| value.is_nan()) } else { got == clean };
-                ensure!(expected, "{precision:?}, {n_threads} threads: row {row}");
+                ensure!(expected, "{precision:?}, {way:?}: row {row}");
             }
-            let gradients = faulty.gradients(&lab, precision, n_threads)?;
+            let gradients = faulty.gradients(&lab, precision, way)?;
             ensure!(gradients[offset::OUT_PROJ].is_nan(), "{precision:?}: a gradient hides the NaN");
         }
     }
@@ -110,11 +113,11 @@ fn huge_values_stay_finite(device: &Device) -> Outcome {
     let mut problem = Problem::new(5, 8, 4);
     problem.bars = problem.bars.map(|feature| f64::from((1e2 * feature) as f32));
     problem.parameters.slice_mut("temporal.dt_bias").copy_from_slice(&[-1e6, -80.0, 80.0, 1e3]);
-    for &n_threads in block_sizes(&lab) {
-        let output = problem.forward(&lab, Precision::F32, n_threads)?;
+    for way in ways(&lab, Precision::F32) {
+        let output = problem.forward(&lab, Precision::F32, way)?;
         compare("output", &output, &problem.reference(Precision::F32).output.values, 1e-4)?;
-        let gradients = problem.gradients(&lab, Precision::F32, n_threads)?;
-        ensure!(gradients.iter().all(|gradient| gradient.is_finite()), "{n_threads} threads: a gradient is not finite");
+        let gradients = problem.gradients(&lab, Precision::F32, way)?;
+        ensure!(gradients.iter().all(|gradient| gradient.is_finite()), "{way:?}: a gradient is not finite");
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use gpu_kernels::temporal::{
-    N_FEATURES, N_PARAMETERS, WIDTH, temporal_backward, temporal_backward_shape, temporal_forward,
-    temporal_forward_shape, temporal_gradient, temporal_gradient_shape, temporal_n_parts,
+    N_FEATURES, N_PARAMETERS, WIDTH, temporal_backward, temporal_backward_shape, temporal_backward_tensor,
+    temporal_backward_tensor_shape, temporal_forward, temporal_forward_shape, temporal_forward_tensor,
+    temporal_forward_tensor_shape, temporal_gradient, temporal_gradient_shape, temporal_n_parts,
 };
 use half::bf16;
 use host::device::Buffer;
@@ -22,9 +23,24 @@ pub const PRECISIONS: [Precision; 2] = [Precision::Bf16, Precision::F32];
 const DOUTPUT_STRIDE: usize = 200;
 const DOUTPUT_FIRST: usize = 40;
 
-/// Threads of a block: 256 on a GPU; on the CPU 1, which it is made for, and 256, which check the barriers.
-pub fn block_sizes(lab: &Lab<'_>) -> &'static [u32] {
-    if lab.row_lanes().contains(&1) { &[1, 256] } else { &[256] }
+/// Which kernels.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// By multiply-adds, with so many threads a block.
+    Plain(u32),
+    /// On the tensor cores.
+    Tensor,
+}
+
+/// The ways that there are for a precision. By multiply-adds a block has 256 threads on a GPU; on the CPU 1, which it is made
+/// for, and 256, which check the barriers.
+pub fn ways(lab: &Lab<'_>, precision: Precision) -> Vec<Way> {
+    let mut ways = if lab.row_lanes().contains(&1) { vec![Way::Plain(1)] } else { Vec::new() };
+    ways.push(Way::Plain(256));
+    if precision == Precision::Bf16 {
+        ways.push(Way::Tensor);
+    }
+    ways
 }
 
 /// Parameters, rows and a gradient of the output, all of them f32.
@@ -86,49 +102,83 @@ impl Problem {
     }
 
     /// The kernel's output `[R, 64]`.
-    pub fn forward(&self, lab: &Lab<'_>, precision: Precision, n_threads: u32) -> Result<Vec<f32>, Failed> {
-        let on_device = OnDevice::new(lab, self, precision)?;
+    pub fn forward(&self, lab: &Lab<'_>, precision: Precision, way: Way) -> Result<Vec<f32>, Failed> {
+        let (window, on_device) = (self.sizes.window, OnDevice::new(lab, self, precision)?);
+        let OnDevice { rows, stride, weights: [embed, in_proj, out_proj], parameters } = &on_device;
         let output = lab.poisoned(self.n_rows * WIDTH)?;
-        let launch = temporal_forward::launch(
-            on_device.rows.view(),
-            on_device.weights[0].view(),
-            on_device.weights[1].view(),
-            on_device.weights[2].view(),
-            on_device.parameters.view(),
-            output.view_mut(),
-            on_device.stride as u32,
-            self.sizes.window as u32,
-            precision,
-        );
-        lab.run(temporal_forward_shape(self.n_rows, self.sizes.window, n_threads), launch)?;
+        let (rows, parameters, result) = (rows.view(), parameters.view(), output.view_mut());
+        let (embed, in_proj, out_proj) = (embed.view(), in_proj.view(), out_proj.view());
+        let (shape, launch) = match way {
+            Way::Plain(n_threads) => {
+                let shape = temporal_forward_shape(self.n_rows, window, n_threads);
+                let (stride, window) = (*stride as u32, window as u32);
+                let launch = temporal_forward::launch(
+                    rows, embed, in_proj, out_proj, parameters, result, stride, window, precision,
+                );
+                (shape, launch)
+            }
+            Way::Tensor => {
+                let shape = temporal_forward_tensor_shape(self.n_rows, window);
+                let (stride, window) = (*stride as u32, window as u32);
+                let launch =
+                    temporal_forward_tensor::launch(rows, embed, in_proj, out_proj, parameters, result, stride, window);
+                (shape, launch)
+            }
+        };
+        lab.run(shape, launch)?;
         Ok(output.read()?)
     }
 
     /// The kernels' gradients, the temporal part of the flat ones.
-    pub fn gradients(&self, lab: &Lab<'_>, precision: Precision, n_threads: u32) -> Result<Vec<f32>, Failed> {
+    pub fn gradients(&self, lab: &Lab<'_>, precision: Precision, way: Way) -> Result<Vec<f32>, Failed> {
         let (window, on_device) = (self.sizes.window, OnDevice::new(lab, self, precision)?);
+        let OnDevice { rows, stride, weights: [embed, in_proj, out_proj], parameters } = &on_device;
         let mut doutput = vec![f32::NAN; self.n_rows * DOUTPUT_STRIDE];
         for (row, d) in doutput.chunks_exact_mut(DOUTPUT_STRIDE).zip(self.doutput.values.chunks_exact(WIDTH)) {
             row[DOUTPUT_FIRST..].iter_mut().zip(d).for_each(|(to, &from)| *to = from as f32);
         }
-        let doutput = lab.upload(&doutput)?;
+        let n_threads = if let Way::Plain(n_threads) = way { n_threads } else { 512 };
         let parts = lab.poisoned(temporal_n_parts(self.n_rows, window, n_threads) * N_PARAMETERS)?;
-        let gradient = lab.poisoned(N_PARAMETERS)?;
-        let launch = temporal_backward::launch(
-            on_device.rows.view(),
-            on_device.weights[0].view(),
-            on_device.weights[1].view(),
-            on_device.weights[2].view(),
-            on_device.parameters.view(),
-            doutput.view(),
-            parts.view_mut(),
-            on_device.stride as u32,
-            window as u32,
-            DOUTPUT_STRIDE as u32,
-            DOUTPUT_FIRST as u32,
-            precision,
-        );
-        lab.run(temporal_backward_shape(self.n_rows, window, n_threads), launch)?;
+        let (doutput, gradient) = (lab.upload(&doutput)?, lab.poisoned(N_PARAMETERS)?);
+        let (rows, parameters, d, result) = (rows.view(), parameters.view(), doutput.view(), parts.view_mut());
+        let (embed, in_proj, out_proj) = (embed.view(), in_proj.view(), out_proj.view());
+        let (d_stride, d_first, stride) = (DOUTPUT_STRIDE as u32, DOUTPUT_FIRST as u32, *stride as u32);
+        let (shape, launch) = match way {
+            Way::Plain(n_threads) => (
+                temporal_backward_shape(self.n_rows, window, n_threads),
+                temporal_backward::launch(
+                    rows,
+                    embed,
+                    in_proj,
+                    out_proj,
+                    parameters,
+                    d,
+                    result,
+                    stride,
+                    window as u32,
+                    d_stride,
+                    d_first,
+                    precision,
+                ),
+            ),
+            Way::Tensor => (
+                temporal_backward_tensor_shape(self.n_rows, window),
+                temporal_backward_tensor::launch(
+                    rows,
+                    embed,
+                    in_proj,
+                    out_proj,
+                    parameters,
+                    d,
+                    result,
+                    stride,
+                    window as u32,
+                    d_stride,
+                    d_first,
+                ),
+            ),
+        };
+        lab.run(shape, launch)?;
         lab.run(temporal_gradient_shape(), temporal_gradient::launch(parts.view(), gradient.view_mut()))?;
         Ok(gradient.read()?)
     }
