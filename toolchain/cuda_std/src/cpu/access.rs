@@ -66,8 +66,16 @@ fn on_access<T>(kind: Kind, shadow: Option<&Shadow>, base: *const T, len: usize,
         unaligned(kind, Target::of(base, len, index, count), Location::caller());
     }
     if let Some(shadow) = shadow {
-        shadow.access(kind, Target::of(base, len, index, count), Location::caller());
+        note(shadow, kind, Target::of(base, len, index, count), Location::caller());
     }
+}
+
+/// Checks and notes the access. Cold, so that a kernel that is not checked keeps its values in registers across accesses: the
+/// call would clobber them.
+#[cold]
+#[inline(never)]
+fn note(shadow: &Shadow, kind: Kind, target: Target, at: &'static Location<'static>) {
+    shadow.access(kind, target, at);
 }
 
 /// The memory that an access names.

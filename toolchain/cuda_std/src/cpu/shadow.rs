@@ -115,7 +115,6 @@ impl Shadow {
     }
 
     /// Checks an access of the running thread and notes it.
-    #[inline(never)]
     pub(super) fn access(&self, kind: Kind, target: Target, at: &'static Location<'static>) {
         let start = target.address() - self.address as usize;
         let range = start..start + target.bytes();

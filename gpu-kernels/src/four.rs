@@ -1,0 +1,175 @@
+//! Four f32 side by side: a vector register of an x86-64, four registers elsewhere.
+//!
+//! The compiler joins scalars to vectors only at its highest level of optimisation and not across checked accesses; this type
+//! says so. A product and a sum are rounded each on the CPU and fused on a GPU, as everywhere in the kernels.
+
+use core::ops::Add;
+
+#[cfg(not(target_arch = "x86_64"))]
+use self::plain as unit;
+#[cfg(target_arch = "x86_64")]
+use self::sse as unit;
+
+/// Four f32.
+#[derive(Clone, Copy)]
+pub struct Four(unit::Vector);
+
+impl Four {
+    /// Zeros.
+    pub const ZERO: Self = Self(unit::ZERO);
+
+    /// Of an array.
+    #[inline(always)]
+    pub fn new(lanes: [f32; 4]) -> Self {
+        Self(unit::new(lanes))
+    }
+
+    /// Of four bf16.
+    #[inline(always)]
+    pub fn widened(bits: [u16; 4]) -> Self {
+        Self(unit::widened(bits))
+    }
+
+    /// As an array.
+    #[inline(always)]
+    pub fn lanes(self) -> [f32; 4] {
+        unit::lanes(self.0)
+    }
+
+    /// Lane `LANE` in all four.
+    #[inline(always)]
+    pub fn spread<const LANE: usize>(self) -> Self {
+        Self(unit::spread::<LANE>(self.0))
+    }
+
+    /// self + a b.
+    #[inline(always)]
+    pub fn add_product(self, a: Self, b: Self) -> Self {
+        Self(unit::add_product(self.0, a.0, b.0))
+    }
+
+    /// (l0 + l1) + (l2 + l3).
+    #[inline(always)]
+    pub fn sum(self) -> f32 {
+        let [a, b, c, d] = self.lanes();
+        (a + b) + (c + d)
+    }
+}
+
+impl Add for Four {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self(unit::add(self.0, other.0))
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod plain {
+    pub type Vector = [f32; 4];
+    pub const ZERO: Vector = [0.0; 4];
+
+    #[inline(always)]
+    pub fn new(lanes: [f32; 4]) -> Vector {
+        lanes
+    }
+
+    #[inline(always)]
+    pub fn widened(bits: [u16; 4]) -> Vector {
+        bits.map(|bits| f32::from_bits((bits as u32) << 16))
+    }
+
+    #[inline(always)]
+    pub fn lanes(vector: Vector) -> [f32; 4] {
+        vector
+    }
+
+    #[inline(always)]
+    pub fn spread<const LANE: usize>(vector: Vector) -> Vector {
+        [vector[LANE]; 4]
+    }
+
+    #[inline(always)]
+    pub fn add(a: Vector, b: Vector) -> Vector {
+        core::array::from_fn(|lane| a[lane] + b[lane])
+    }
+
+    #[inline(always)]
+    pub fn add_product(sum: Vector, a: Vector, b: Vector) -> Vector {
+        core::array::from_fn(|lane| sum[lane] + a[lane] * b[lane])
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sse {
+    use core::arch::x86_64::{
+        __m128, _mm_add_ps, _mm_castsi128_ps, _mm_cvtsi64_si128, _mm_mul_ps, _mm_setzero_si128, _mm_shuffle_ps,
+        _mm_unpacklo_epi16,
+    };
+
+    pub type Vector = __m128;
+    // SAFETY: 16 bytes, any of which make a vector.
+    pub const ZERO: Vector = unsafe { core::mem::transmute([0.0f32; 4]) };
+
+    #[inline(always)]
+    pub fn new(lanes: [f32; 4]) -> Vector {
+        bytemuck::cast(lanes)
+    }
+
+    #[inline(always)]
+    pub fn widened(bits: [u16; 4]) -> Vector {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe { _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_cvtsi64_si128(bytemuck::cast(bits)))) }
+    }
+
+    #[inline(always)]
+    pub fn lanes(vector: Vector) -> [f32; 4] {
+        bytemuck::cast(vector)
+    }
+
+    #[inline(always)]
+    pub fn spread<const LANE: usize>(vector: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe {
+            match LANE {
+                0 => _mm_shuffle_ps::<0b00_00_00_00>(vector, vector),
+                1 => _mm_shuffle_ps::<0b01_01_01_01>(vector, vector),
+                2 => _mm_shuffle_ps::<0b10_10_10_10>(vector, vector),
+                _ => _mm_shuffle_ps::<0b11_11_11_11>(vector, vector),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn add(a: Vector, b: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    pub fn add_product(sum: Vector, a: Vector, b: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_add_ps(sum, _mm_mul_ps(a, b)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Four;
+
+    #[test]
+    fn lanes_keep_their_places() {
+        let (a, b) = (Four::new([1.0, 2.0, 3.0, 4.0]), Four::new([10.0, 20.0, 30.0, 40.0]));
+        assert_eq!((a + b).lanes(), [11.0, 22.0, 33.0, 44.0]);
+        assert_eq!(Four::ZERO.add_product(a, b).lanes(), [10.0, 40.0, 90.0, 160.0]);
+        assert_eq!(a.sum(), 10.0);
+        assert_eq!(a.spread::<0>().lanes(), [1.0; 4]);
+        assert_eq!(a.spread::<1>().lanes(), [2.0; 4]);
+        assert_eq!(a.spread::<2>().lanes(), [3.0; 4]);
+        assert_eq!(a.spread::<3>().lanes(), [4.0; 4]);
+        // 1, -2, 2^-126, and the largest finite bf16.
+        let wide = Four::widened([0x3f80, 0xc000, 0x0080, 0x7f7f]).lanes();
+        assert_eq!(wide, [1.0, -2.0, f32::MIN_POSITIVE, f32::from_bits(0x7f7f_0000)]);
+    }
+}

@@ -1,0 +1,115 @@
+//! The temporal block: one Mamba2 block (Dao and Gu 2024, arXiv:2405.21060, section 7) over the bars of the window, forward
+//! and backward.
+//!
+//! With e_t = W_e x_t + b_e and \[z | x | B | C | dt_raw\] = W_in e_t, a causal convolution of four taps and SiLU over (x, B, C), and
+//! per head dt_t = softplus(dt_raw + dt_bias), a_t = exp(-exp(A_log) dt_t): S_t = a_t S_{t-1} + dt_t x_t B_t^T,
+//! y_t = S_t C_t + D x_t. Output: W_out RMSNorm(y SiLU(z)) of the last bar.
+//!
+//! Only the last bar T is asked for, so the state S `[32, 16]` is never formed. In the dual form (the same paper, section 6)
+//!
+//!   y_T = sum_t w_t x_t + D x_T,  w_t = L_t dt_t (B_t . C_T),  L_t = exp(-exp(A_log) sum_{s > t} dt_s),
+//!
+//! a head costs T numbers w_t. With g_t = dy . x_t, and b_s = sum_{t < s} g_t w_t the gradient by log a_s, the backward pass is
+//! dx_t = w_t dy (+ D dy at T), ds_t = sum over heads of g_t L_t dt_t, dB_t = ds_t C_T, dC_T = sum_t ds_t B_t,
+//! ddt_t = g_t L_t (B_t . C_T) - exp(A_log) b_t, dA_log = -exp(A_log) sum_t dt_t b_t, dD = g_T. z, the gate, the norm and out_proj are
+//! made of the last bar alone.
+//!
+//! **What is kept for the backward pass: nothing.** It makes everything again from the rows. At R = 8,192, T = 16 the values that
+//! would be kept, in_proj's outputs and the embeddings in f32, are 120 MB, written once and read once, 56 us at 4.3 TB/s; making
+//! them again costs 3.0 GFLOP and 12.6 MB of rows. Forward: 3.3 GFLOP (0.4 MFLOP a row) and 14.7 MB; backward: 9.6 GFLOP, 12.6 MB and
+//! the partial gradients.
+//!
+//! **Order of sums.** A block takes tiles of at most 64 bars, whole rows, tile b, b + n, b + 2 n, ... of n blocks, and keeps gradients of
+//! its own; [`temporal_gradient()`] adds those in the order of the blocks. The number of blocks depends on R, T and the threads a
+//! block alone.
+//!
+//! **Precision.** The operands of products with W_e, W_in, W_out are rounded once, forwards and backwards; the rest is f32.
+
+mod backward;
+mod forward;
+mod fragments;
+mod parameters;
+mod product;
+mod scan;
+mod scan_backward;
+mod tensor_backward;
+mod tensor_forward;
+mod tensor_gradients;
+mod tile;
+
+pub use backward::{temporal_backward, temporal_backward_shape};
+use cuda_std::prelude::*;
+pub use forward::{temporal_forward, temporal_forward_shape};
+pub use parameters::{N_PARAMETERS, offset};
+pub use tensor_backward::{temporal_backward_tensor, temporal_backward_tensor_shape};
+pub use tensor_forward::{temporal_forward_tensor, temporal_forward_tensor_shape};
+
+/// Features of a bar.
+pub const N_FEATURES: usize = shared_types::market::N_FEATURES;
+/// Width of a bar's embedding and of the output.
+pub const WIDTH: usize = 64;
+/// Channels of z, x and y.
+pub const INNER: usize = 128;
+/// Heads of the scan.
+pub const N_HEADS: usize = 4;
+/// Columns of a head's state: width of B and C.
+pub const STATE: usize = 16;
+/// Channels that the convolution sees: x, B, C.
+pub const CHANNELS: usize = INNER + 2 * STATE;
+/// Outputs of in_proj: z, x, B, C, dt.
+pub const PROJECTED: usize = INNER + CHANNELS + N_HEADS;
+/// Taps of the convolution; the last lies on the present bar.
+pub const TAPS: usize = 4;
+
+/// Bars of a tile at most, and so the longest window.
+pub const BARS: usize = 64;
+/// Rows of a tile at most: those of the shortest window, 4 bars.
+const ROWS: usize = BARS / 4;
+/// Channels of a head.
+const HEAD_WIDTH: usize = INNER / N_HEADS;
+/// Outputs of in_proj that every bar needs: x, B, C, dt.
+const SCANNED: usize = CHANNELS + N_HEADS;
+/// Added to the mean square.
+const RMS_EPSILON: f32 = 1e-5;
+
+/// Blocks that leave gradients of their own, for `n_rows` rows of `window` bars.
+pub const fn temporal_n_parts(n_rows: usize, window: usize, n_threads: u32) -> usize {
+    // One block a multiprocessor of an H200. On the CPU few, since each block's gradients are added once more.
+    n_blocks(n_rows, window, if n_threads == 1 { 8 } else { 132 })
+}
+
+const fn n_blocks(n_rows: usize, window: usize, most: usize) -> usize {
+    assert!(window >= 4 && window <= BARS && window.is_multiple_of(4), "a window is 4 to 64 bars, a multiple of 4");
+    let n_tiles = n_rows.div_ceil(BARS / window);
+    if n_tiles == 0 {
+        1
+    } else if n_tiles > most {
+        most
+    } else {
+        n_tiles
+    }
+}
+
+/// Launch of [`temporal_gradient()`].
+pub const fn temporal_gradient_shape() -> LaunchShape {
+    LaunchShape::cover(N_PARAMETERS, 128)
+}
+
+/// Adds the blocks' gradients in order: gradient_i = sum_p parts\[p, i\].
+///
+/// Shapes: parts `[n_parts, `[`N_PARAMETERS`]`]`; gradient `[`[`N_PARAMETERS`]`]`, the temporal part of the flat gradient, overwritten;
+/// its gaps become 0. Launch: [`temporal_gradient_shape`].
+#[kernel]
+pub fn temporal_gradient(parts: GlobalSlice<f32>, gradient: GlobalSliceMut<f32>) {
+    let index = thread::index_1d() as usize;
+    if index >= gradient.len() {
+        return;
+    }
+    let mut sum = 0.0;
+    let mut at = index;
+    while at < parts.len() {
+        sum += parts.get(at);
+        at += N_PARAMETERS;
+    }
+    gradient.set(index, sum);
+}

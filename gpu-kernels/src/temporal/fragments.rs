@@ -1,0 +1,169 @@
+//! Tiles of bf16 in shared memory and what the tensor cores take of them.
+//!
+//! All 32 lanes of a warp make each call together. A stored row is a whole number of 16 bytes and an odd multiple of them, so that
+//! the eight rows that one `ldmatrix` reads lie in different banks.
+
+use cuda_std::fast::pack_bf16x2;
+use cuda_std::prelude::*;
+use cuda_std::{matrix, mma};
+
+use super::tile::{Taker, Team};
+
+/// Elements in 16 bytes.
+const UNIT: usize = 8;
+
+/// Where a thread's lane stands in its warp's fragments.
+#[derive(Clone, Copy)]
+pub(super) struct Lane {
+    pub warp: usize,
+    pub lane: usize,
+}
+
+impl Lane {
+    #[inline(always)]
+    pub fn new() -> Self {
+        let thread = thread::thread_idx_x() as usize;
+        Self { warp: thread / 32, lane: thread % 32 }
+    }
+
+    /// Row of elements 0 and 1 of an accumulator; elements 2 and 3 are of the row 8 below.
+    #[inline(always)]
+    pub fn row(self) -> usize {
+        self.lane / 4
+    }
+
+    /// Column of elements 0 and 2 of an accumulator; elements 1 and 3 are of the next.
+    #[inline(always)]
+    pub fn column(self) -> usize {
+        2 * (self.lane % 4)
+    }
+}
+
+/// A matrix of bf16 in shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct Stored {
+    words: SharedSlice<u16>,
+    /// The same memory, two elements each.
+    pairs: SharedSlice<u32>,
+    stride: usize,
+}
+
+impl Stored {
+    /// Distance of the rows of a matrix of `n_columns`.
+    pub const fn stride(n_columns: usize) -> usize {
+        let units = n_columns.div_ceil(UNIT);
+        UNIT * (units + 1 - units % 2)
+    }
+
+    /// Bytes of a matrix.
+    pub const fn bytes(n_rows: usize, n_columns: usize) -> u32 {
+        (2 * n_rows * Self::stride(n_columns)) as u32
+    }
+
+    #[inline(always)]
+    pub fn take(taker: &mut Taker, n_rows: usize, n_columns: usize) -> Self {
+        let stride = Self::stride(n_columns);
+        let (words, pairs) = taker.take_twice(n_rows * stride);
+        Self { words, pairs, stride }
+    }
+
+    /// Zeros everywhere, padding included.
+    #[inline(always)]
+    pub fn clear(&self, team: Team) {
+        team.each(self.pairs.len()).for_each(|pair| self.pairs.set(pair, 0));
+    }
+
+    /// Copies four bf16 to (row, column) and on; `column` is a multiple of 4.
+    #[inline(always)]
+    pub fn set_bits(&self, row: usize, column: usize, bits: [u16; 4]) {
+        self.words.store(row * self.stride + column, bits);
+    }
+
+    /// Stores elements (row, column) and (row, column + 1); `column` is even.
+    #[inline(always)]
+    pub fn set2(&self, row: usize, column: usize, low: f32, high: f32) {
+        self.pairs.set((row * self.stride + column) / 2, pack_bf16x2(low, high));
+    }
+
+    #[inline(always)]
+    pub fn set(&self, row: usize, column: usize, value: f32) {
+        self.words.set(row * self.stride + column, pack_bf16x2(value, 0.0) as u16);
+    }
+
+    #[inline(always)]
+    fn address(&self, row: usize, column: usize) -> *const u16 {
+        self.words.as_ptr().wrapping_add(row * self.stride + column)
+    }
+
+    /// A, 16 x 16: row i is stored row `row(i)`, from column `k` on.
+    #[inline(always)]
+    pub fn a(&self, at: Lane, row: impl Fn(usize) -> usize, k: usize) -> [u32; 4] {
+        let address = self.address(row(at.lane % 16), k + at.lane / 16 * UNIT);
+        // SAFETY: 16 aligned bytes of a stored row; the whole warp calls, as this module demands.
+        unsafe { matrix::load_x4(address) }
+    }
+
+    /// A^T, 16 x 16: column i of it is stored row `row(i)`, its rows are the columns from `first` on.
+    #[inline(always)]
+    pub fn a_across(&self, at: Lane, row: impl Fn(usize) -> usize, first: usize) -> [u32; 4] {
+        let k = at.lane % 8 + at.lane / 16 * 8;
+        let address = self.address(row(k), first + at.lane / 8 % 2 * UNIT);
+        // SAFETY: as above.
+        unsafe { matrix::load_x4_trans(address) }
+    }
+
+    /// B, 16 x 16 as two of 16 x 8: column j is stored row `first + j`, from column `k` on.
+    #[inline(always)]
+    pub fn b(&self, at: Lane, first: usize, k: usize) -> [[u32; 2]; 2] {
+        let address = self.address(first + at.lane % 8 + at.lane / 16 * 8, k + at.lane / 8 % 2 * UNIT);
+        // SAFETY: as above.
+        halves(unsafe { matrix::load_x4(address) })
+    }
+
+    /// B, 16 x 16 as two of 16 x 8: row i is stored row `row(i)`, from column `first` on.
+    #[inline(always)]
+    pub fn b_across(&self, at: Lane, row: impl Fn(usize) -> usize, first: usize) -> [[u32; 2]; 2] {
+        let address = self.address(row(at.lane % 16), first + at.lane / 16 * UNIT);
+        // SAFETY: as above.
+        halves(unsafe { matrix::load_x4_trans(address) })
+    }
+
+    /// B, 16 x 8: row i is stored row `row(i)`, from column `first` on.
+    #[inline(always)]
+    pub fn b_across_single(&self, at: Lane, row: impl Fn(usize) -> usize, first: usize) -> [u32; 2] {
+        // Lanes from 16 on give addresses that are not used.
+        let address = self.address(row(at.lane % 16), first);
+        // SAFETY: as above.
+        unsafe { matrix::load_x2_trans(address) }
+    }
+
+    /// B, 16 x 8: column j is stored row `first + j`, from column `k` on.
+    #[inline(always)]
+    pub fn b_single(&self, at: Lane, first: usize, k: usize) -> [u32; 2] {
+        let address = self.address(first + at.lane % 8, k + at.lane / 8 % 2 * UNIT);
+        // SAFETY: as above.
+        unsafe { matrix::load_x2(address) }
+    }
+}
+
+/// sum + A B.
+#[inline(always)]
+pub(super) fn multiply(a: [u32; 4], b: [u32; 2], sum: &mut [f32; 4]) {
+    // SAFETY: the whole warp calls, as this module demands.
+    *sum = unsafe { mma::m16n8k16_bf16(a, b, *sum) };
+}
+
+/// B, 16 x 8, of weights `[n, width]` in global memory: column j is row `first + j`, from column `k` on; zeros outside.
+#[inline(always)]
+pub(super) fn weights(w: &GlobalSlice<u16>, at: Lane, first: usize, k: usize, width: usize) -> [u32; 2] {
+    let pair = |column: usize| {
+        let index = (first + at.row()) * width + column;
+        if column < width && index < w.len() { w.get(index) as u32 | (w.get(index + 1) as u32) << 16 } else { 0 }
+    };
+    [pair(k + at.column()), pair(k + at.column() + 8)]
+}
+
+#[inline(always)]
+fn halves([a, b, c, d]: [u32; 4]) -> [[u32; 2]; 2] {
+    [[a, b], [c, d]]
+}
