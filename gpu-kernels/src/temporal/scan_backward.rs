@@ -165,8 +165,8 @@ pub(super) fn convolution(
                 let mut dc = [0.0f32; LANES];
                 walk.over(made, row * tile.window, tile.window, &put, |bar| {
                     let ds = ds(bar);
-                    for l in 0..LANES {
-                        dc[l] += ds * made.b.get(bar * STATE + n + l);
+                    for (l, dc) in dc.iter_mut().enumerate() {
+                        *dc += ds * made.b.get(bar * STATE + n + l);
                     }
                     // C counts at the last bar alone.
                     if bar == last { dc } else { [0.0; LANES] }
@@ -232,12 +232,12 @@ impl Walk {
                 }
             }
             // The input three bars back has met all of its taps.
-            for l in 0..LANES {
+            for (l, pending) in pending.iter_mut().enumerate() {
+                let [met, a, b, c] = *pending;
                 if t >= TAPS - 1 {
-                    put(first + t + 1 - TAPS, self.channel + l, pending[l][0]);
+                    put(first + t + 1 - TAPS, self.channel + l, met);
                 }
-                let [_, a, b, c] = pending[l];
-                pending[l] = [a, b, c, 0.0];
+                *pending = [a, b, c, 0.0];
             }
         }
     }
