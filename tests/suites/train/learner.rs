@@ -25,10 +25,10 @@ pub struct Transition {
 }
 
 /// The device, without the checker on the CPU: thousands of steps take minutes under it, and no kernel is met here that the other
-/// suites do not check.
+/// suites do not check. One thread: cases run side by side.
 pub fn unchecked(device: &Device) -> Device {
     match device.backend_name() {
-        "cpu" => Device::cpu_with(ExecutorOptions { check: false, ..ExecutorOptions::default() }),
+        "cpu" => Device::cpu_with(ExecutorOptions { check: false, threads: 1, ..ExecutorOptions::default() }),
         _ => device.clone(),
     }
 }

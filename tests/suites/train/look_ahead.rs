@@ -27,7 +27,8 @@ pub fn cases() -> Vec<Case> {
 
 /// The bars with those of `part` taken from another market, ten times as lively and at another price; times stay.
 fn replaced(bars: &Bars, part: Range<usize>) -> Bars {
-    let other = Simulation { market: host::data::simulate::Market::RandomWalk, n_bars: bars.len() as u32, seed: 99 }.bars();
+    let other =
+        Simulation { market: host::data::simulate::Market::RandomWalk, n_bars: bars.len() as u32, seed: 99 }.bars();
     let mut mixed = Bars::with_measures(&bars.measures());
     (mixed.symbol, mixed.interval_ns) = (bars.symbol.clone(), bars.interval_ns);
     for idx in 0..bars.len() {
@@ -86,11 +87,11 @@ fn bars_behind_the_training_part_fit_nothing(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// An epoch each on the bars as they are, with others behind the training part, and with another last training bar: the first two give
+/// A run each on the bars as they are, with others behind the training part, and with another last training bar: the first two give
 /// the same checkpoint in every byte, and the same Sharpe ratio on the training part; their validations differ, as does the third run.
 fn bars_behind_the_training_part_train_nothing(device: &Device) -> Outcome {
     let device = &unchecked(device);
-    let config = Config { epochs: 1, ..config() };
+    let config = config();
     let bars = bars(&config);
     let fold = the_fold(&bars, &config)?;
     let parent = tempfile::tempdir()?;

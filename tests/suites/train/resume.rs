@@ -10,14 +10,20 @@ use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::{Collector, Counters};
 
 use crate::learner::unchecked;
-use crate::runs::{bars, checkpoint, config, equal_tensors, evaluation, folder, metrics, train};
+use crate::runs::{bars, checkpoint, config, equal_tensors, evaluation, folder, metrics, tiny, train};
 
 pub fn cases() -> Vec<Case> {
     vec![
         case("resume::case_u_two_lives_are_one", case_u_two_lives_are_one),
         case("resume::case_u_lives_end_between_and_within_folds", case_u_lives_end_between_and_within_folds),
-        case("resume::case_u_a_checkpoint_holds_where_everything_stood", case_u_a_checkpoint_holds_where_everything_stood),
-        case("resume::case_l_a_checkpoint_goes_into_graphs_that_have_run", case_l_a_checkpoint_goes_into_graphs_that_have_run),
+        case(
+            "resume::case_u_a_checkpoint_holds_where_everything_stood",
+            case_u_a_checkpoint_holds_where_everything_stood,
+        ),
+        case(
+            "resume::case_l_a_checkpoint_goes_into_graphs_that_have_run",
+            case_l_a_checkpoint_goes_into_graphs_that_have_run,
+        ),
         case("resume::a_finished_run_gives_its_evaluation_again", a_finished_run_gives_its_evaluation_again),
         case("resume::threads_and_their_order_change_no_bit", threads_and_their_order_change_no_bit),
     ]
@@ -51,12 +57,14 @@ fn one_life_and_many(device: &Device, config: &Config, ends: &[u32]) -> Outcome 
 }
 
 fn case_u_two_lives_are_one(device: &Device) -> Outcome {
-    one_life_and_many(&unchecked(device), &config(), &[2])
+    one_life_and_many(&unchecked(device), &tiny(), &[2])
 }
 
 /// Two folds of two epochs: the lives end after the first fold's first epoch, after its last, and after the second fold's first.
 fn case_u_lives_end_between_and_within_folds(device: &Device) -> Outcome {
-    one_life_and_many(&unchecked(device), &Config { folds: 2, epochs: 2, ..config() }, &[1, 2, 3])
+    let mut config = Config { folds: 2, epochs: 2, ..config() };
+    config.sim.bars = 1_400;
+    one_life_and_many(&unchecked(device), &config, &[1, 2, 3])
 }
 
 fn case_u_a_checkpoint_holds_where_everything_stood(device: &Device) -> Outcome {
@@ -103,7 +111,7 @@ fn case_u_a_checkpoint_holds_where_everything_stood(device: &Device) -> Outcome 
 /// the same way, collection, steps and boundary included.
 fn case_l_a_checkpoint_goes_into_graphs_that_have_run(device: &Device) -> Outcome {
     let device = &unchecked(device);
-    let config = Config { epochs: 1, ..config() };
+    let config = config();
     let (parent, bars) = (tempfile::tempdir()?, bars(&config));
     let run = folder(&parent.path().join("run"), &config, device)?;
     train(device, &config, &bars, &run, None)?;
@@ -144,7 +152,7 @@ fn case_l_a_checkpoint_goes_into_graphs_that_have_run(device: &Device) -> Outcom
 
 fn a_finished_run_gives_its_evaluation_again(device: &Device) -> Outcome {
     let device = &unchecked(device);
-    let config = Config { epochs: 1, ..config() };
+    let config = config();
     let (parent, bars) = (tempfile::tempdir()?, bars(&config));
     let run = folder(&parent.path().join("run"), &config, device)?;
     let want = evaluation(train(device, &config, &bars, &run, None)?)?;
@@ -155,13 +163,13 @@ fn a_finished_run_gives_its_evaluation_again(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// Two runs of one seed, and on the CPU another with one thread and one under the checker, which shuffles blocks and threads.
+/// Two runs of one seed, and on the CPU another with two threads and one under the checker, which shuffles blocks and threads.
 fn threads_and_their_order_change_no_bit(device: &Device) -> Outcome {
-    let config = Config { epochs: 1, ..config() };
+    let config = config();
     let (parent, bars) = (tempfile::tempdir()?, bars(&config));
     let mut devices = vec![unchecked(device), unchecked(device)];
     if device.backend_name() == "cpu" {
-        devices.push(Device::cpu_with(ExecutorOptions { check: false, threads: 1, ..ExecutorOptions::default() }));
+        devices.push(Device::cpu_with(ExecutorOptions { check: false, threads: 2, ..ExecutorOptions::default() }));
         devices.push(device.clone());
     }
     let mut runs = Vec::new();

@@ -14,9 +14,16 @@ use host::run::{Checkpoint, CheckpointId, RunFolder, RunRecord};
 use host::train::{Run, RunEnd};
 use onegraph_tests::{Failed, Outcome, ensure};
 
-/// The preset `tiny` on its simulated market.
-pub fn config() -> Config {
+/// The preset `tiny`.
+pub fn tiny() -> Config {
     Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) }
+}
+
+/// An epoch of `tiny` on hardly more bars than its parts need, so that a run is over in a second or two.
+pub fn config() -> Config {
+    let mut config = Config { epochs: 1, steps_per_epoch: 8, bars_per_epoch: 16, ..tiny() };
+    config.sim.bars = 1_100;
+    config
 }
 
 /// The configuration's simulated market.
