@@ -43,6 +43,11 @@ pub enum TrainError {
 impl TrainError {
     /// Whether the input is to blame: the program then exits with 2.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } | Self::Run(_))
+        match self {
+            Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } => true,
+            // A disk that is full is not.
+            Self::Run(error) => error.bad_input,
+            Self::Device(_) | Self::NoCandidate(_) | Self::NothingPublished => false,
+        }
     }
 }

@@ -1,0 +1,196 @@
+//! `train` as a user runs it, on a machine without a driver.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn onegraph(folder: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onegraph"));
+    // Its own working folder: an onegraph.toml of another would be read, and a run without `--out` made there.
+    command.args(arguments).current_dir(folder).env("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1");
+    command.env_remove("ONEGRAPH_DEVICE_INDEX").env_remove("ONEGRAPH_CHECK");
+    command
+}
+
+fn run(folder: &TempDir, arguments: &[&str]) -> Output {
+    onegraph(folder, arguments).output().expect("the program starts")
+}
+
+/// What must end with 0.
+fn done(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn assert_has(text: &str, parts: &[&str]) {
+    parts.iter().for_each(|part| assert!(text.contains(part), "{part} is not in: {text}"));
+}
+
+fn new_folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn metrics(run: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).expect("metrics.jsonl");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// Names under `checkpoints`, in order.
+fn checkpoints(run: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(run.join("checkpoints")).expect("checkpoints");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Whether any number under `value` is missing, as one that is not finite is written.
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) => values.iter().any(has_null),
+        Value::Object(fields) => fields.values().any(has_null),
+        _ => false,
+    }
+}
+
+#[test]
+fn the_preset_tiny_trains_and_leaves_a_whole_run() {
+    let folder = new_folder();
+    let printed = done(&folder, &["train", "--preset", "tiny", "--seed", "3", "--out", "run", "--device", "cpu"]);
+    assert_has(&printed, &["agent", "buy and hold", "random", "Sharpe", "report.html"]);
+    let run = folder.path().join("run");
+    for name in ["config.toml", "run.json", "metrics.jsonl", "evaluation.json", "report.html"] {
+        assert!(fs::metadata(run.join(name)).is_ok_and(|file| file.len() > 0), "{name}");
+    }
+    let epochs = metrics(&run);
+    assert_eq!(epochs.len(), 5);
+    for (epoch, number) in epochs.iter().zip(1..) {
+        assert_eq!((&epoch["epoch"], &epoch["step"]), (&Value::from(number), &Value::from(20 * number)));
+        assert!(!has_null(epoch), "a number is not finite: {epoch}");
+        assert_eq!(epoch["skipped"], 0, "{epoch}");
+        assert!(epoch["loss"].as_f64().is_some_and(|loss| loss > 0.0), "{epoch}");
+        // Measured at every 50th step.
+        let q = |name: &str| epoch["q"][name].as_f64().expect("a number");
+        let (least, mean, most) = (q("min"), q("mean"), q("max"));
+        if 20 * number >= 50 {
+            assert!(least < mean && mean < most && q("variance") > 0.0 && q("avg_max") <= most, "{epoch}");
+        } else {
+            assert_eq!((least, mean, most), (0.0, 0.0, 0.0));
+        }
+    }
+    let names: Vec<PathBuf> = checkpoints(&run);
+    assert!(names.len() >= 3 && names.iter().any(|name| name.ends_with("fold-1-epoch-00005")), "{names:?}");
+    for name in &names {
+        assert!(name.join("tensors.safetensors").is_file() && name.join("manifest.json").is_file(), "{name:?}");
+    }
+    let evaluation: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("evaluation.json")).expect("a file")).expect("JSON");
+    assert!(evaluation["sentence"].as_str().is_some_and(|sentence| !sentence.is_empty()), "{evaluation}");
+
+    // Gone on with, a run that is done has nothing left to train and says the same again.
+    let again: Value =
+        serde_json::from_str(&done(&folder, &["train", "--resume", "run", "--json", "--quiet"])).expect("JSON alone");
+    assert_eq!((&again["interrupted"], &again["sentence"]), (&Value::Bool(false), &evaluation["sentence"]));
+    assert_eq!(metrics(&run), epochs);
+
+    // The same seed in another folder.
+    done(&folder, &["train", "--preset", "tiny", "--seed", "3", "--out", "again", "--quiet"]);
+    let tensors = |run: &str| {
+        let path = folder.path().join(run).join("checkpoints/fold-1-epoch-00005/tensors.safetensors");
+        fs::read(path).expect("tensors")
+    };
+    assert!(tensors("run") == tensors("again"), "two runs of one seed differ");
+}
+
+/// Waits until the run has told so many epochs.
+fn wait_for_epochs(run: &Path, child: &mut Child, n_epochs: usize) {
+    let started = Instant::now();
+    let told = || fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+    while told() < n_epochs {
+        assert!(child.try_wait().expect("a child").is_none(), "the run ended before epoch {n_epochs}");
+        assert!(started.elapsed() < Duration::from_secs(120), "no epoch in two minutes");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ctrl-C ends the run behind a checkpoint and says how to go on; gone on with, it ends as a run that nothing stopped.
+#[test]
+fn an_interrupted_run_says_how_to_go_on_and_does() {
+    let folder = new_folder();
+    // Long enough for the signal to come before the end.
+    let start = |out: &str| {
+        let arguments = ["train", "--preset", "tiny", "--set", "epochs=40", "--set", "steps_per_epoch=5", "--out", out];
+        onegraph(&folder, &arguments)
+    };
+    let mut child = start("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let path = folder.path().join("run");
+    wait_for_epochs(&path, &mut child, 2);
+    let sent = Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("a shell");
+    assert!(sent.success());
+    let output = child.wait_with_output().expect("an end");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed} {}", stderr(&output));
+    assert_has(&printed, &["stopped; go on with: onegraph train --resume ", "run"]);
+    assert_has(&stderr(&output), &["interrupted", "checkpoint", "--resume"]);
+    let n_told = metrics(&path).len();
+    assert!((2..40).contains(&n_told), "{n_told} epochs");
+    let newest = checkpoints(&path).pop().expect("a checkpoint");
+    assert!(newest.ends_with(format!("fold-1-epoch-{n_told:05}")), "{newest:?} after {n_told} epochs");
+    assert!(!path.join("evaluation.json").exists());
+
+    let on = run(&folder, &["train", "--resume", "run"]);
+    assert_eq!(on.status.code(), Some(0), "{}", stderr(&on));
+    assert_has(&stderr(&on), &[&format!("from epoch {}", n_told + 1)]);
+    assert_eq!(metrics(&path).len(), 40);
+    assert!(start("whole").arg("--quiet").output().expect("the program starts").status.success());
+    let evaluation = |run: &str| fs::read_to_string(folder.path().join(run).join("evaluation.json")).expect("a file");
+    assert_eq!(evaluation("run"), evaluation("whole"));
+}
+
+#[test]
+fn a_file_of_bars_trains() {
+    let folder = new_folder();
+    done(&folder, &["data", "simulate", "--out", "bars.csv", "--bars", "5000"]);
+    let arguments = ["train", "--preset", "tiny", "--set", "epochs=1", "--data", "bars.csv", "--out", "run", "--json"];
+    let result: Value = serde_json::from_str(&done(&folder, &arguments)).expect("JSON alone");
+    assert_eq!(result["interrupted"], false);
+    assert!(result["verdict"].is_string() && result["report"].is_string(), "{result}");
+    let record: Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("run/run.json")).expect("a file")).expect("JSON");
+    assert!(record["data"]["files"][0]["path"].as_str().is_some_and(|path| path.ends_with("bars.csv")), "{record}");
+}
+
+#[test]
+fn what_cannot_begin_exits_with_two_and_leaves_nothing() {
+    let folder = new_folder();
+    done(&folder, &["data", "simulate", "--out", "short.csv", "--bars", "900"]);
+    fs::create_dir(folder.path().join("taken")).expect("a folder");
+    fs::write(folder.path().join("taken/thesis.tex"), "").expect("a file");
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&["--out", "taken"], &["taken", "not empty", "--out"]),
+        (&["--out", "new", "--set", "leraning_rate=1"], &["leraning_rate"]),
+        (&["--out", "new", "--set", "lr=fast"], &["lr", "fast"]),
+        (&["--out", "new", "--set", "batch=0"], &["batch", "0"]),
+        (&["--out", "new", "--set", "sim.bars=1000", "--set", "episode_len=500"], &["bars", "episode_len"]),
+        (&["--out", "new", "--data", "short.csv"], &["short.csv", "900"]),
+        (&["--resume", "nowhere"], &["nowhere"]),
+    ];
+    for (arguments, parts) in cases {
+        let preset: &[&str] = if arguments[0] == "--resume" { &[] } else { &["--preset", "tiny"] };
+        let output = run(&folder, &[&["train"], preset, arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert_has(&stderr(&output), parts);
+        assert!(!folder.path().join("new").exists(), "{arguments:?} made a folder");
+    }
+    assert_eq!(fs::read_dir(folder.path().join("taken")).expect("a folder").count(), 1);
+}

@@ -1,0 +1,117 @@
+//! Replays of the step's graph: what they draw, and that they are the step without the graph.
+
+use host::config::{Config, DataSource, Preset};
+use host::device::Device;
+use onegraph_tests::lab::{Numbers, bits};
+use onegraph_tests::{Case, Failed, Outcome, case, ensure};
+use shared_types::market::{BRANCH_SIZES, state_dim};
+
+use crate::learner::{Learner, Transition};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case("replays::case_k_two_replays_draw_different_numbers", case_k_two_replays_draw_different_numbers),
+        case("replays::case_k_replay_k_is_step_k_without_the_graph", case_k_replay_k_is_step_k_without_the_graph),
+        case("replays::draws_follow_the_priorities_of_the_step_before", draws_follow_the_priorities),
+    ]
+}
+
+const CAPACITY: usize = 64;
+
+fn config(batch: usize) -> Config {
+    let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
+    Config { seed: 0xfeed_0123_4567, capacity: CAPACITY, batch, depth_keep_last: 0.5, ..preset }
+}
+
+fn transitions(config: &Config, reward_of: impl Fn(usize) -> f32) -> Vec<Transition> {
+    let mut numbers = Numbers::new(17);
+    let mut row = |_| 2.0 * numbers.unit() as f32 - 1.0;
+    let width = state_dim(config.window as usize);
+    let rows = (0..CAPACITY).map(|slot| {
+        let state: Vec<f32> = (0..width).map(&mut row).collect();
+        let next_state = (0..width).map(&mut row).collect();
+        let actions = BRANCH_SIZES.map(|size| (slot % size) as u8);
+        Transition { state, next_state, actions, reward: reward_of(slot), n: 1 + slot as u32 % 3 }
+    });
+    rows.collect()
+}
+
+fn learner(device: &Device) -> Result<Learner, Failed> {
+    let config = config(9);
+    let transitions = transitions(&config, |slot| (slot as f32 * 0.7).sin());
+    Learner::new(device, config, &transitions)
+}
+
+/// Indices of the draws and the masks of stochastic depth. Equal masks in all of six replays have a chance of 2 in 10^3 at keep
+/// probabilities of 0.75 and 0.5, and the seed is fixed.
+fn case_k_two_replays_draw_different_numbers(device: &Device) -> Outcome {
+    let learner = learner(device)?;
+    let (mut draws, mut masks) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        learner.steps(1)?;
+        draws.push(learner.memory.batch.indices.read()?);
+        masks.push(bits(&learner.agent.scalars.read()?[0].depth_mask));
+    }
+    for (k, pair) in draws.windows(2).enumerate() {
+        ensure!(pair[0] != pair[1], "replays {k} and {} drew {:?}", k + 1, pair[0]);
+    }
+    ensure!(masks.iter().any(|mask| *mask != masks[0]), "one depth mask in six replays");
+    Ok(())
+}
+
+/// Everything that a step writes for the next one, and what it drew.
+fn state(learner: &Learner) -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
+    let (p, replay, memory) = (&learner.agent.parameters, &learner.replay, &learner.memory);
+    let mut state = vec![("draws", memory.batch.indices.read()?)];
+    for (name, buffer) in [
+        ("online", &p.online.flat),
+        ("target", &p.target.flat),
+        ("first moments", &p.first_moments),
+        ("second moments", &p.second_moments),
+        ("spacing", &learner.agent.spacing),
+        ("isv", &learner.agent.bus),
+        ("tree", &replay.tree),
+        ("max priority", &replay.max_priority),
+    ] {
+        state.push((name, bits(&buffer.read()?)));
+    }
+    state.push(("counters", bytemuck::cast_slice(&learner.agent.counters.read()?).to_vec()));
+    state.push(("readback", bytemuck::cast_slice(&learner.memory.readback.read()?).to_vec()));
+    Ok(state)
+}
+
+fn case_k_replay_k_is_step_k_without_the_graph(device: &Device) -> Outcome {
+    let (replayed, launched) = (learner(device)?, learner(device)?);
+    for k in 1..=4 {
+        replayed.steps(1)?;
+        launched.step_without_graph()?;
+        for ((name, got), (_, want)) in state(&replayed)?.into_iter().zip(state(&launched)?) {
+            ensure!(got == want, "step {k}: {name} of the replay and of the launches differ");
+        }
+    }
+    Ok(())
+}
+
+/// One transition pays what no other does, all else is worth nothing. With as many strata as slots the first step draws each slot
+/// once, all priorities being 1; from the second on that one has most of the mass, and its share of the draws is its share of the mass.
+fn draws_follow_the_priorities(device: &Device) -> Outcome {
+    const SURPRISE: u32 = 41;
+    let config = config(CAPACITY);
+    let transitions = transitions(&config, |slot| if slot as u32 == SURPRISE { 50.0 } else { 0.0 });
+    let learner = Learner::new(device, config, &transitions)?;
+    let drawn = || -> Result<usize, Failed> {
+        Ok(learner.memory.batch.indices.read()?.into_iter().filter(|slot| *slot == SURPRISE).count())
+    };
+    learner.steps(1)?;
+    let before = drawn()?;
+    ensure!(before == 1, "at equal priorities it was drawn {before} times of {CAPACITY}");
+    let tree = learner.replay.tree.read()?;
+    let share = f64::from(tree[CAPACITY + SURPRISE as usize]) / f64::from(tree[1]);
+    learner.steps(1)?;
+    let after = drawn()?;
+    println!("share of the mass {share:.3}, drawn {after} times of {CAPACITY}");
+    ensure!(share > 0.25, "a reward that no atom reaches has {share} of the mass");
+    // Stratified: all strata within its mass, and at most the two at its ends besides.
+    ensure!((after as f64 - share * CAPACITY as f64).abs() <= 2.0, "drawn {after} times at {share} of the mass");
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Small runs in folders of their own, and what two of them are compared by.
+
+use std::io::Write;
+use std::path::Path;
+
+use host::config::{Config, DataSource, Preset};
+use host::data::Bars;
+use host::data::simulate::Simulation;
+use host::device::Device;
+use host::interrupt::Interrupt;
+use host::metrics::{EpochMetrics, EpochTimes};
+use host::progress::{Progress, Total};
+use host::run::{Checkpoint, CheckpointId, RunFolder, RunRecord};
+use host::train::{Run, RunEnd};
+use onegraph_tests::{Failed, Outcome, ensure};
+
+/// The preset `tiny`.
+pub fn tiny() -> Config {
+    Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) }
+}
+
+/// An epoch of `tiny` on hardly more bars than its parts need, so that a run is over in a second or two.
+pub fn config() -> Config {
+    let mut config = Config { epochs: 1, steps_per_epoch: 8, bars_per_epoch: 16, ..tiny() };
+    config.sim.bars = 1_100;
+    config
+}
+
+/// The configuration's simulated market.
+pub fn bars(config: &Config) -> Bars {
+    Simulation { market: config.sim.market, n_bars: config.sim.bars, seed: config.seed }.bars()
+}
+
+/// A new run's folder.
+pub fn folder(path: &Path, config: &Config, device: &Device) -> Result<RunFolder, Failed> {
+    let record = RunRecord {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: Vec::new(),
+        backend: device.backend_name().to_owned(),
+        device: device.info().name,
+        preset: Preset::Tiny,
+        seed: config.seed,
+        config_fingerprint: config.fingerprint(),
+        data: None,
+        started: RunRecord::started_now(),
+    };
+    Ok(RunFolder::create(Some(path), config, &record)?)
+}
+
+/// Trains in `folder` from where it stands, to the end or until so many epochs over all folds are done.
+pub fn train(
+    device: &Device,
+    config: &Config,
+    bars: &Bars,
+    folder: &RunFolder,
+    stop_after: Option<u32>,
+) -> Result<RunEnd, Failed> {
+    let interrupt = Interrupt::default();
+    let total = Total { epochs: config.folds as u32 * config.epochs, resumed_at: 0, folds: config.folds as u32 };
+    let mut progress = match stop_after {
+        Some(epochs) => Progress::lines(total, Box::new(Stopping::after(epochs, &interrupt))),
+        None => Progress::start(total, true),
+    };
+    let run = Run { device, config, bars, folder, interrupt: &interrupt, deviations: None };
+    Ok(run.train(&mut progress)?)
+}
+
+/// A reader of progress that interrupts the run once an epoch is told.
+struct Stopping {
+    line: String,
+    interrupt: Interrupt,
+    told: String,
+}
+
+impl Stopping {
+    fn after(epochs: u32, interrupt: &Interrupt) -> Self {
+        Self { line: format!("epoch {epochs}/"), interrupt: interrupt.clone(), told: String::new() }
+    }
+}
+
+impl Write for Stopping {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.told.push_str(&String::from_utf8_lossy(text));
+        if self.told.contains(&self.line) {
+            self.interrupt.request();
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A checkpoint of the run.
+pub fn checkpoint(folder: &RunFolder, fold: u32, epoch: u32) -> Result<Checkpoint, Failed> {
+    Ok(Checkpoint::open(&folder.checkpoint_path(CheckpointId { fold, epoch }))?)
+}
+
+/// Fails unless both have the same tensors, byte by byte.
+pub fn equal_tensors(got: &Checkpoint, want: &Checkpoint) -> Outcome {
+    let (got_entries, want_entries) = (&got.manifest().tensors, &want.manifest().tensors);
+    ensure!(!want_entries.is_empty() && got_entries.len() == want_entries.len(), "{} tensors", got_entries.len());
+    for entry in want_entries {
+        let bytes = |of: &Checkpoint| of.tensor(&entry.name).map(|tensor| tensor.bytes.to_vec());
+        let (got, want) = (bytes(got).ok_or("a tensor is missing")?, bytes(want).ok_or("a tensor is missing")?);
+        let differs = got.iter().zip(&want).position(|(a, b)| a != b);
+        ensure!(got == want, "`{}` differs from byte {differs:?} of {} on", entry.name, want.len());
+    }
+    Ok(())
+}
+
+/// The lines of `metrics.jsonl`, without what a clock says.
+pub fn metrics(folder: &RunFolder) -> Result<Vec<String>, Failed> {
+    let text = std::fs::read_to_string(folder.path().join("metrics.jsonl"))?;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let metrics: EpochMetrics = serde_json::from_str(line)?;
+        let (seconds, times) = (0.0, EpochTimes::default());
+        let metrics = EpochMetrics { seconds, times, steps_per_s: 0.0, env_steps_per_s: 0.0, ..metrics };
+        lines.push(serde_json::to_string(&metrics)?);
+    }
+    Ok(lines)
+}
+
+/// The evaluation of a run that went to its end, as it is written.
+pub fn evaluation(end: RunEnd) -> Result<String, Failed> {
+    match end {
+        RunEnd::Done(evaluation) => Ok(serde_json::to_string_pretty(&evaluation)?),
+        RunEnd::Interrupted => Err("the run was interrupted".into()),
+    }
+}
