@@ -2,13 +2,14 @@
 
 use std::process::{Command, Output};
 
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onegraph"));
+    command.args(arguments).env("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1").env_remove("ONEGRAPH_DEVICE_INDEX");
+    command
+}
+
 fn onegraph(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_onegraph"))
-        .args(arguments)
-        .env("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1")
-        .env_remove("ONEGRAPH_DEVICE_INDEX")
-        .output()
-        .expect("the program starts")
+    command(arguments).output().expect("the program starts")
 }
 
 fn assert_has(text: &str, parts: &[&str]) {
@@ -33,6 +34,18 @@ fn doctor_without_a_driver_says_so_and_that_the_cpu_works() {
         &["works on the CPU", "missing  driver: no CUDA driver found", "mend: ", "ok       CPU", "sm_80 with"],
     );
     assert_eq!(stderr(&output), "");
+}
+
+/// What is there, why it will not do, and what to do: as the build says it.
+#[test]
+fn doctor_tells_what_is_wrong_with_the_kernel_compiler_that_was_named() {
+    for (named, what) in [("/nonexistent/rustc", "is not there"), ("/bin/true", "is no rustc")] {
+        let output = command(&["doctor"]).env("ONEGRAPH_KERNEL_RUSTC", named).output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let line = format!("missing  kernel compiler: ONEGRAPH_KERNEL_RUSTC names {named}, which {what}");
+        let mend = "mend: unset ONEGRAPH_KERNEL_RUSTC, or point it at such a compiler; scripts/kernel-toolchain";
+        assert_has(&stdout(&output), &[&line, "Kernels need rustc 1.95.0 or later together with the source", mend]);
+    }
 }
 
 #[test]

@@ -170,8 +170,11 @@ fn compiler() -> Check {
         }
         Err(error) => {
             let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default().to_owned();
-            Check::missing("kernel compiler", first, "scripts/kernel-toolchain")
+            let mend = error.compiler_remedy().unwrap_or("run doctor in a checkout of onegraph's source");
+            // What to do has lines of its own, which begin with the remedy or with rustup's.
+            let is_remedy = |line: &str| line == mend || line.starts_with("With rustup");
+            let detail: Vec<&str> = text.lines().take_while(|line| !is_remedy(line)).map(str::trim).collect();
+            Check::missing("kernel compiler", detail.join("; "), mend)
         }
     }
 }
