@@ -1,11 +1,10 @@
 //! `graph`: the parent graph in text, Graphviz or JSON.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use shared_types::Schedule;
 
-use super::output::{self, Json};
+use super::output::{self, Json, Target};
 use super::{Error, Global};
 use crate::graph::GraphDescription;
 use crate::step::{self, StepMemory, StepSizes};
@@ -13,15 +12,16 @@ use crate::step::{self, StepMemory, StepSizes};
 /// Arguments of `graph`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Write the graph in Graphviz's DOT language to FILE.
+    /// Write the graph in Graphviz's DOT language to FILE (`-`: standard output).
     #[arg(long, value_name = "FILE")]
-    dot: Option<PathBuf>,
+    dot: Option<Target>,
     #[command(flatten)]
     json: Json,
 }
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        output::distinct(&[("--dot", self.dot.as_ref()), ("--json", self.json.target())])?;
         let device = global.open()?;
         let schedule = Schedule {
             tau_init: 0.05,
@@ -38,11 +38,12 @@ impl Arguments {
     }
 
     fn show(&self, description: &GraphDescription) -> Result<(), Error> {
-        if let Some(path) = &self.dot {
-            output::write_file(path, &description.to_dot())?;
+        if let Some(target) = &self.dot {
+            target.write(&description.to_dot())?;
         }
         self.json.write(description)?;
-        if self.json.to_standard_output() { Ok(()) } else { output::print(&text(description)) }
+        let taken = self.json.to_standard_output() || self.dot.as_ref().is_some_and(Target::is_standard_output);
+        if taken { Ok(()) } else { output::print(&text(description)) }
     }
 }
 

@@ -1,0 +1,209 @@
+//! Writing files whole or not at all, and which file a path means.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Why a file was not written.
+#[derive(Debug)]
+pub(crate) struct WriteError {
+    /// In words, without the path.
+    pub(crate) reason: String,
+    /// The path is to blame (a folder, or one that is missing or closed), not what happened while writing.
+    pub(crate) bad_path: bool,
+}
+
+impl WriteError {
+    fn path(reason: impl ToString) -> Self {
+        Self { reason: reason.to_string(), bad_path: true }
+    }
+
+    fn writing(reason: impl ToString) -> Self {
+        Self { reason: reason.to_string(), bad_path: false }
+    }
+}
+
+/// Writes what `fill` writes. The file appears under its name only when it is complete and on the disk; until then, and
+/// after any error, what stood there before is untouched. A file made anew has the mode that the umask leaves, one that is
+/// replaced keeps its own; through a symbolic link its target is written. A device or pipe is written as it is.
+pub(crate) fn write_whole<F, E>(path: &Path, fill: F) -> Result<(), WriteError>
+where
+    F: FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
+    E: ToString,
+{
+    let present = fs::metadata(path).ok();
+    let names_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if names_folder || present.as_ref().is_some_and(|present| present.is_dir()) {
+        return Err(WriteError::path("it is a folder"));
+    }
+    if present.as_ref().is_some_and(|present| !present.is_file()) {
+        let mut device = File::options().write(true).open(path).map_err(WriteError::path)?;
+        return write(&mut device, fill);
+    }
+    let path = target(path);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    // In the same folder, since a rename is atomic only within one file system. Opened here, with the mode of any new file:
+    // the library's own would be closed to all others, and its errors would name a file that means nothing to the user.
+    let new = |path: &Path| File::options().write(true).create_new(true).open(path);
+    let mut temporary = tempfile::Builder::new().make_in(folder, new).map_err(WriteError::path)?;
+    if let Some(present) = present {
+        temporary.as_file().set_permissions(present.permissions()).map_err(WriteError::path)?;
+    }
+    write(temporary.as_file_mut(), fill)?;
+    temporary.as_file().sync_all().map_err(WriteError::writing)?;
+    temporary.persist(&path).map_err(|error| WriteError::writing(error.error))?;
+    // The new name itself reaches the disk with its folder.
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(WriteError::writing)
+}
+
+fn write<E: ToString>(
+    file: &mut File,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
+) -> Result<(), WriteError> {
+    let mut output = BufWriter::new(file);
+    fill(&mut output).map_err(WriteError::writing)?;
+    output.flush().map_err(WriteError::writing)
+}
+
+/// Whether writing to one of the paths would change the other's file, however the two are spelled.
+pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        // Devices and pipes take several results one after the other.
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => target(one) == target(other),
+        _ => false,
+    }
+}
+
+/// The path by its real name: absolute, its folder and itself without symbolic links, also where the file is still missing.
+fn target(path: &Path) -> PathBuf {
+    /// As many as Linux follows.
+    const LINKS_MAX: usize = 40;
+    let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for _ in 0..LINKS_MAX {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { break };
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        path = folder.join(name);
+        match fs::read_link(&path) {
+            Ok(next) => path = folder.join(next),
+            Err(_) => break,
+        }
+    }
+    path
+}
+
+/// What a path is that is no regular file, in words.
+pub(crate) fn kind_of(file: &fs::Metadata) -> Option<&'static str> {
+    let kind = file.file_type();
+    [
+        (kind.is_dir(), "a folder"),
+        (kind.is_fifo(), "a pipe"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device() || kind.is_block_device(), "a device"),
+    ]
+    .into_iter()
+    .find_map(|(is, name)| is.then_some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn text(path: &Path, text: &str) -> Result<(), WriteError> {
+        write_whole(path, |output| output.write_all(text.as_bytes()))
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").mode() & 0o777
+    }
+
+    #[test]
+    fn a_new_file_has_the_mode_of_any_and_an_old_one_keeps_its_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (ours, plain) = (folder.path().join("ours"), folder.path().join("plain"));
+        text(&ours, "one").expect("room");
+        fs::write(&plain, "").expect("room");
+        assert_eq!(mode(&ours), mode(&plain), "both by the umask");
+        fs::set_permissions(&ours, Permissions::from_mode(0o640)).expect("it is ours");
+        text(&ours, "two").expect("room");
+        assert_eq!((mode(&ours), fs::read_to_string(&ours).expect("text").as_str()), (0o640, "two"));
+    }
+
+    #[test]
+    fn an_error_leaves_what_was_there_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "before").expect("room");
+        let error = write_whole(&path, |output| {
+            output.write_all(b"half").expect("room");
+            Err("no more")
+        });
+        let error = error.expect_err("the filling failed");
+        assert_eq!((error.reason.as_str(), error.bad_path), ("no more", false));
+        assert_eq!(fs::read_to_string(&path).expect("text"), "before");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn a_path_that_will_not_do_is_told_without_our_temporary_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "").expect("room");
+        for (path, want) in [
+            (folder.path().to_owned(), "it is a folder"),
+            (folder.path().join("new/"), "it is a folder"),
+            (folder.path().join("none/x"), "No such file or directory (os error 2)"),
+            (file.join("x"), "Not a directory (os error 20)"),
+        ] {
+            let error = text(&path, "x").expect_err("no place for a file");
+            assert_eq!((error.reason.as_str(), error.bad_path), (want, true), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn links_are_written_through_and_devices_as_they_are() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        symlink("later", at("link")).expect("a link to nothing yet");
+        text(&at("link"), "x").expect("room");
+        assert!(fs::symlink_metadata(at("link")).expect("it is there").is_symlink());
+        assert_eq!(fs::read_to_string(at("later")).expect("the target"), "x");
+        text(Path::new("/dev/null"), "x").expect("it takes all");
+        assert!(fs::metadata("/dev/null").expect("it is there").file_type().is_char_device());
+    }
+
+    #[test]
+    fn one_file_is_known_however_it_is_spelled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).expect("room");
+        for (link, to) in [("there", "."), ("dangling", "new"), ("twice", "there/dangling"), ("loop", "loop")] {
+            symlink(to, at(link)).expect("a link");
+        }
+        fs::write(at("old"), "").expect("room");
+        fs::hard_link(at("old"), at("hard")).expect("a second name");
+        symlink("old", at("soft")).expect("a link");
+        for (one, other, same) in [
+            ("new", "new", true),
+            ("new", "./new", true),
+            ("new", "sub/../new", true),
+            ("new", "there/new", true),
+            ("new", "dangling", true),
+            ("new", "twice", true),
+            ("new", "newer", false),
+            ("old", "new", false),
+            ("old", "soft", true),
+            ("old", "hard", true),
+            ("loop", "new", false),
+            ("none/new", "none/./new", true),
+        ] {
+            assert_eq!(same_file(&at(one), &at(other)), same, "{one} and {other}");
+            assert_eq!(same_file(&at(other), &at(one)), same, "{other} and {one}");
+        }
+        assert!(!same_file(Path::new("/dev/null"), Path::new("/dev/null")));
+    }
+}
