@@ -12,6 +12,7 @@ use super::{DeviceArgument, Error, Global};
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
 use crate::images::KERNELS;
+use crate::text::shown;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -27,6 +28,8 @@ struct Report {
     version: &'static str,
     /// `cuda` or `cpu`: what `--device auto` works on.
     device: &'static str,
+    /// Whether the device that was asked for works.
+    works: bool,
     checks: Vec<Check>,
 }
 
@@ -64,24 +67,23 @@ impl Arguments {
             Err(error) => checks.push(Check::missing("GPU", error.to_string(), mend_gpu(error))),
         }
         checks.extend([cpu()?, images(), compiler(), rustup()]);
-        let report =
-            Report { version: env!("CARGO_PKG_VERSION"), device: if gpu.is_ok() { "cuda" } else { "cpu" }, checks };
+        let kernels_run = checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU);
+        let works = match global.device {
+            DeviceArgument::Cpu => true,
+            DeviceArgument::Auto => kernels_run,
+            DeviceArgument::Cuda => gpu.is_ok() && kernels_run,
+        };
+        let device = if gpu.is_ok() { "cuda" } else { "cpu" };
+        let report = Report { version: env!("CARGO_PKG_VERSION"), device, works, checks };
         self.json.write(&report)?;
         if !self.json.to_standard_output() {
-            output::print(&text(&report))?;
+            output::print(&text(&report, global.device))?;
         }
         match gpu {
-            Err(error) if global.device == DeviceArgument::Cuda => Err(error.into()),
-            _ if !report.works(global.device) => Err(Error::Failed("the kernels do not run on this GPU".into())),
-            _ => Ok(()),
+            _ if works => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Err(Error::Failed("the kernels do not run on this GPU".into())),
         }
-    }
-}
-
-impl Report {
-    /// Whether the device that was asked for can work.
-    fn works(&self, device: DeviceArgument) -> bool {
-        device == DeviceArgument::Cpu || self.checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU)
     }
 }
 
@@ -99,14 +101,36 @@ fn mend_driver(error: &DriverError) -> &'static str {
         DriverError::NotFound { .. } if std::env::var_os("ONEGRAPH_LIBCUDA").is_some() => {
             "unset ONEGRAPH_LIBCUDA, so that the driver is searched for"
         }
-        DriverError::NotFound { .. } => {
-            "install this distribution's NVIDIA driver (Ubuntu: sudo ubuntu-drivers install)"
+        DriverError::NotFound { .. }
+            if ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists()) =>
+        {
+            "start the container with the GPU (docker run --gpus all), on a host with the NVIDIA driver"
         }
+        DriverError::NotFound { .. } => install_driver(&std::fs::read_to_string("/etc/os-release").unwrap_or_default()),
         DriverError::TooOld { .. } => "update the NVIDIA driver to release 520 or later",
         DriverError::NotADriver { .. } | DriverError::NoVersion { .. } => {
             "set ONEGRAPH_LIBCUDA to the libcuda.so.1 that the NVIDIA driver installed"
         }
     }
+}
+
+/// How this distribution, by its `os-release`, installs the driver.
+fn install_driver(os_release: &str) -> &'static str {
+    let values = |key: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches('"').split_whitespace()
+    };
+    // Its own name first: Ubuntu says of itself that it is like Debian, and Mint that it is like Ubuntu.
+    for name in values("ID").chain(values("ID_LIKE")) {
+        match name {
+            "ubuntu" => return "sudo ubuntu-drivers install",
+            "debian" => {
+                return "sudo apt-get install nvidia-driver (with the component non-free in /etc/apt/sources.list)";
+            }
+            _ => {}
+        }
+    }
+    "install this distribution's package of the NVIDIA driver"
 }
 
 /// For an error of opening the GPU, with a driver there.
@@ -194,14 +218,59 @@ fn size(bytes: usize) -> String {
     format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
 }
 
-fn text(report: &Report) -> String {
-    let mut text = format!("onegraph {}, works on the {}\n", report.version, report.device.to_uppercase());
+fn text(report: &Report, asked: DeviceArgument) -> String {
+    let device = if asked == DeviceArgument::Cpu { "cpu" } else { report.device };
+    let heading = match (report.works, asked) {
+        (true, _) => format!("works on the {}", if device == "cuda" { "GPU" } else { "CPU" }),
+        (false, DeviceArgument::Cuda) => {
+            "does not work on the GPU, which was asked for; works with `--device cpu`".into()
+        }
+        (false, _) => "does not work on the GPU; works with `--device cpu`".into(),
+    };
+    let mut text = format!("onegraph {}, {heading}\n", report.version);
     for check in &report.checks {
         let mark = if check.ok { "ok     " } else { "missing" };
-        let _ = writeln!(text, "{mark}  {}: {}", check.name, check.detail);
+        let _ = writeln!(text, "{mark}  {}: {}", check.name, shown(&check.detail));
         if let Some(mend) = check.mend {
             let _ = writeln!(text, "         mend: {mend}");
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_distribution_has_its_own_command_for_the_driver() {
+        for (os_release, want) in [
+            ("NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n", "ubuntu-drivers"),
+            ("PRETTY_NAME=\"Debian GNU/Linux 13\"\nVERSION_ID=\"13\"\nID=debian\n", "apt-get install nvidia-driver"),
+            ("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", "ubuntu-drivers"),
+            ("ID=raspbian\nID_LIKE=debian\n", "apt-get install nvidia-driver"),
+            ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "this distribution's package"),
+            ("", "this distribution's package"),
+        ] {
+            assert!(install_driver(os_release).contains(want), "{os_release}");
+        }
+    }
+
+    #[test]
+    fn the_heading_never_claims_more_than_works() {
+        use DeviceArgument::{Auto, Cpu, Cuda};
+        for (device, works, asked, want) in [
+            ("cpu", true, Auto, "works on the CPU"),
+            ("cuda", true, Auto, "works on the GPU"),
+            ("cuda", true, Cuda, "works on the GPU"),
+            ("cuda", true, Cpu, "works on the CPU"),
+            ("cpu", true, Cpu, "works on the CPU"),
+            ("cpu", false, Cuda, "does not work on the GPU, which was asked for; works with `--device cpu`"),
+            ("cuda", false, Cuda, "does not work on the GPU, which was asked for; works with `--device cpu`"),
+            ("cuda", false, Auto, "does not work on the GPU; works with `--device cpu`"),
+        ] {
+            let text = text(&Report { version: "0", device, works, checks: Vec::new() }, asked);
+            assert_eq!(text, format!("onegraph 0, {want}\n"));
+        }
+    }
 }
