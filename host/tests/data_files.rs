@@ -77,7 +77,7 @@ fn inspected(path: &Path, options: &ReadOptions) -> Result<Inspection, DataError
 
 fn eurusd(path: &Path) -> Result<(), Failed> {
     let i = inspected(path, &ReadOptions::default())?;
-    assert_eq!((i.rows, i.bars, i.interval_s), (5_000, 5_000, 3_600.0));
+    assert_eq!((i.rows, i.bars, i.interval_s), (5_000, 5_000, Some(3_600.0)));
     assert_eq!(i.first.as_deref(), Some("2017-04-19T09:00:00Z"));
     assert_eq!(i.last.as_deref(), Some("2018-02-07T15:00:00Z"));
     assert_eq!((i.gaps.count, i.zero_volume, i.flat_bars), (42, 0, 2));
@@ -89,7 +89,7 @@ fn eurusd(path: &Path) -> Result<(), Failed> {
 
 fn btcperp(path: &Path) -> Result<(), Failed> {
     let i = inspected(path, &ReadOptions::default())?;
-    assert_eq!((i.bars, i.interval_s, i.zero_volume, i.flat_bars), (45_017, 60.0, 0, 5));
+    assert_eq!((i.bars, i.interval_s, i.zero_volume, i.flat_bars), (45_017, Some(60.0), 0, 5));
     assert_eq!((i.gaps.count, i.gaps.missing_bars, i.sessions.count), (2, 14, 1));
     assert_eq!(i.gaps.common_lengths_s, [(480.0, 2)]);
     assert!((i.largest_move.ok_or("no move")?.0.abs() - 0.0196).abs() < 1e-4);
@@ -98,7 +98,7 @@ fn btcperp(path: &Path) -> Result<(), Failed> {
 
 fn goog(path: &Path) -> Result<(), Failed> {
     let i = inspected(path, &ReadOptions::default())?;
-    assert_eq!((i.bars, i.interval_s, i.zero_volume, i.flat_bars), (2_148, 86_400.0, 0, 0));
+    assert_eq!((i.bars, i.interval_s, i.zero_volume, i.flat_bars), (2_148, Some(86_400.0), 0, 0));
     assert_eq!((i.gaps.count, i.sessions.count), (463, 0));
     assert!((i.largest_move.ok_or("no move")?.0 - 0.1823).abs() < 1e-4);
     Ok(())
@@ -111,7 +111,7 @@ fn choose(symbol: &str) -> ReadOptions {
 fn dbn_bars(path: &Path) -> Result<(), Failed> {
     for symbol in ["ESU4", "NQU4", "118", "4358"] {
         let i = inspected(path, &choose(symbol))?;
-        assert_eq!((i.rows, i.bars, i.interval_s, i.gaps.count), (60, 30, 60.0, 0), "{symbol}");
+        assert_eq!((i.rows, i.bars, i.interval_s, i.gaps.count), (60, 30, Some(60.0), 0), "{symbol}");
         assert_eq!(i.first.as_deref(), Some("2024-07-01T23:40:00Z"));
         assert_eq!(i.last.as_deref(), Some("2024-07-02T00:09:00Z"));
     }

@@ -56,6 +56,7 @@ struct Kernel {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        self.training.check_outputs()?;
         let plan = self.training.resolve(global.device.into())?;
         let series = &plan.bars[0].bars;
         let folds = walk_forward(series.len(), plan.config.folds, plan.config.episode_len as usize);

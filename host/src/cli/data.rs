@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::Error;
-use super::output::{self, Json};
+use super::output::{self, Json, Target};
 use crate::data::inspect::Inspection;
 use crate::data::simulate::{HALF_SPREAD, MAKER_BP, Market, N_BARS_DEFAULT, N_BARS_MAX, Simulation, TAKER_BP};
 use crate::data::{self, BAR_LENGTHS, ReadOptions, Stamps};
+use crate::text::shown_path;
 
 /// Arguments of `data`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Inspect {
-    /// The file.
+    /// The file; standard input is not read.
     file: PathBuf,
     #[command(flatten)]
     reading: ReadArguments,
@@ -51,7 +52,7 @@ pub(super) struct ReadArguments {
 
 #[derive(Debug, clap::Args)]
 struct Simulate {
-    /// The file to write; its name ends in .csv or .parquet.
+    /// The file to write; its name ends in .csv or .parquet. Standard output is not written.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Which market.
@@ -93,13 +94,18 @@ impl Arguments {
 impl Inspect {
     /// Prints everything, then fails if `train` would refuse the file.
     fn run(&self) -> Result<(), Error> {
+        if self.file.as_os_str() == "-" {
+            let reason = "FILE: standard input cannot be inspected, since a market file is not read from front to back";
+            return Err(Error::Arguments(format!("{reason}; name a file (one that is called `-`: ./-)")));
+        }
+        output::distinct(&[("FILE", Some(&Target::File(self.file.clone()))), ("--json", self.json.target())])?;
         let reading = data::read(&self.file, &self.reading.options())?;
         let inspection = Inspection::new(&reading);
         self.json.write(&inspection)?;
         if !self.json.to_standard_output() {
             output::print(&inspection.to_string())?;
         }
-        reading.accept(0)?;
+        reading.accept(1)?;
         Ok(())
     }
 }
@@ -122,6 +128,11 @@ fn bar_length(text: &str) -> Result<i64, String> {
 
 impl Simulate {
     fn run(&self) -> Result<(), Error> {
+        if self.out.as_os_str() == "-" {
+            let reason = "--out: standard output takes no market, whose format follows from the file's name";
+            return Err(Error::Arguments(format!("{reason}; name a file that ends in .csv or .parquet")));
+        }
+        output::distinct(&[("--out", Some(&Target::File(self.out.clone()))), ("--json", self.json.target())])?;
         let simulation = Simulation { market: self.sim, n_bars: self.bars, seed: self.seed };
         data::write_bars(&self.out, &simulation.bars())?;
         let simulated = Simulated {
@@ -138,6 +149,6 @@ impl Simulate {
             return Ok(());
         }
         let Simulated { file, market, bars, seed, .. } = &simulated;
-        output::print(&format!("{}: {bars} bars of {market}, seed {seed}\n", file.display()))
+        output::print(&format!("{}: {bars} bars of {market}, seed {seed}\n", shown_path(file)))
     }
 }

@@ -14,6 +14,7 @@ use crate::config::{Config, DataSource, MemoryEstimate, Preset, bytes_text};
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
 use crate::images::KERNELS;
+use crate::text::shown;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +33,8 @@ struct Report {
     version: &'static str,
     /// `cuda` or `cpu`: what `--device auto` works on.
     device: &'static str,
+    /// Whether the device that was asked for works.
+    works: bool,
     /// The preset whose memory was worked out.
     preset: Preset,
     /// What a run of it on the simulator needs on the device.
@@ -73,29 +76,31 @@ impl Arguments {
             Err(error) => checks.push(Check::missing("GPU", error.to_string(), mend_gpu(error))),
         }
         let cpu = Device::open(DeviceChoice::Cpu)?;
-        let device = gpu.as_ref().unwrap_or(&cpu);
-        let preset = self.preset.unwrap_or_else(|| default_preset(device));
+        let chosen = match (global.device, &gpu) {
+            (DeviceArgument::Auto | DeviceArgument::Cuda, Ok(gpu)) => gpu,
+            _ => &cpu,
+        };
+        let preset = self.preset.unwrap_or_else(|| default_preset(chosen));
         let config = Config::preset(preset, DataSource::Simulator);
         let memory = config.memory_estimate(config.sim.bars as usize);
-        checks.extend([cpu_found(&cpu)?, memory_for(preset, &memory, device), images(), compiler(), rustup()]);
-        let (version, device) = (env!("CARGO_PKG_VERSION"), device.backend_name());
-        let report = Report { version, device, preset, memory, checks };
+        checks.extend([cpu_found(&cpu)?, memory_for(preset, &memory, chosen), images(), compiler(), rustup()]);
+        let kernels_run = checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU);
+        let works = match global.device {
+            DeviceArgument::Cpu => true,
+            DeviceArgument::Auto => kernels_run,
+            DeviceArgument::Cuda => gpu.is_ok() && kernels_run,
+        };
+        let device = if gpu.is_ok() { "cuda" } else { "cpu" };
+        let report = Report { version: env!("CARGO_PKG_VERSION"), device, works, preset, memory, checks };
         self.json.write(&report)?;
         if !self.json.to_standard_output() {
-            output::print(&text(&report))?;
+            output::print(&text(&report, global.device))?;
         }
         match gpu {
-            Err(error) if global.device == DeviceArgument::Cuda => Err(error.into()),
-            _ if !report.works(global.device) => Err(Error::Failed("the kernels do not run on this GPU".into())),
-            _ => Ok(()),
+            _ if works => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Err(Error::Failed("the kernels do not run on this GPU".into())),
         }
-    }
-}
-
-impl Report {
-    /// Whether the device that was asked for can work.
-    fn works(&self, device: DeviceArgument) -> bool {
-        device == DeviceArgument::Cpu || self.checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU)
     }
 }
 
@@ -113,14 +118,36 @@ fn mend_driver(error: &DriverError) -> &'static str {
         DriverError::NotFound { .. } if std::env::var_os("ONEGRAPH_LIBCUDA").is_some() => {
             "unset ONEGRAPH_LIBCUDA, so that the driver is searched for"
         }
-        DriverError::NotFound { .. } => {
-            "install this distribution's NVIDIA driver (Ubuntu: sudo ubuntu-drivers install)"
+        DriverError::NotFound { .. }
+            if ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists()) =>
+        {
+            "start the container with the GPU (docker run --gpus all), on a host with the NVIDIA driver"
         }
+        DriverError::NotFound { .. } => install_driver(&std::fs::read_to_string("/etc/os-release").unwrap_or_default()),
         DriverError::TooOld { .. } => "update the NVIDIA driver to release 520 or later",
         DriverError::NotADriver { .. } | DriverError::NoVersion { .. } => {
             "set ONEGRAPH_LIBCUDA to the libcuda.so.1 that the NVIDIA driver installed"
         }
     }
+}
+
+/// How this distribution, by its `os-release`, installs the driver.
+fn install_driver(os_release: &str) -> &'static str {
+    let values = |key: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches('"').split_whitespace()
+    };
+    // Its own name first: Ubuntu says of itself that it is like Debian, and Mint that it is like Ubuntu.
+    for name in values("ID").chain(values("ID_LIKE")) {
+        match name {
+            "ubuntu" => return "sudo ubuntu-drivers install",
+            "debian" => {
+                return "sudo apt-get install nvidia-driver (with the component non-free in /etc/apt/sources.list)";
+            }
+            _ => {}
+        }
+    }
+    "install this distribution's package of the NVIDIA driver"
 }
 
 /// For an error of opening the GPU, with a driver there.
@@ -198,8 +225,11 @@ fn compiler() -> Check {
         }
         Err(error) => {
             let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default().to_owned();
-            Check::missing("kernel compiler", first, "scripts/kernel-toolchain")
+            let mend = error.compiler_remedy().unwrap_or("run doctor in a checkout of onegraph's source");
+            // What to do has lines of its own, which begin with the remedy or with rustup's.
+            let is_remedy = |line: &str| line == mend || line.starts_with("With rustup");
+            let detail: Vec<&str> = text.lines().take_while(|line| !is_remedy(line)).map(str::trim).collect();
+            Check::missing("kernel compiler", detail.join("; "), mend)
         }
     }
 }
@@ -219,14 +249,61 @@ fn size(bytes: usize) -> String {
     bytes_text(bytes as u64)
 }
 
-fn text(report: &Report) -> String {
-    let mut text = format!("onegraph {}, works on the {}\n", report.version, report.device.to_uppercase());
+fn text(report: &Report, asked: DeviceArgument) -> String {
+    let device = if asked == DeviceArgument::Cpu { "cpu" } else { report.device };
+    let heading = match (report.works, asked) {
+        (true, _) => format!("works on the {}", if device == "cuda" { "GPU" } else { "CPU" }),
+        (false, DeviceArgument::Cuda) => {
+            "does not work on the GPU, which was asked for; works with `--device cpu`".into()
+        }
+        (false, _) => "does not work on the GPU; works with `--device cpu`".into(),
+    };
+    let mut text = format!("onegraph {}, {heading}\n", report.version);
     for check in &report.checks {
         let mark = if check.ok { "ok     " } else { "missing" };
-        let _ = writeln!(text, "{mark}  {}: {}", check.name, check.detail);
+        let _ = writeln!(text, "{mark}  {}: {}", check.name, shown(&check.detail));
         if let Some(mend) = check.mend {
             let _ = writeln!(text, "         mend: {mend}");
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_distribution_has_its_own_command_for_the_driver() {
+        for (os_release, want) in [
+            ("NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n", "ubuntu-drivers"),
+            ("PRETTY_NAME=\"Debian GNU/Linux 13\"\nVERSION_ID=\"13\"\nID=debian\n", "apt-get install nvidia-driver"),
+            ("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", "ubuntu-drivers"),
+            ("ID=raspbian\nID_LIKE=debian\n", "apt-get install nvidia-driver"),
+            ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "this distribution's package"),
+            ("", "this distribution's package"),
+        ] {
+            assert!(install_driver(os_release).contains(want), "{os_release}");
+        }
+    }
+
+    #[test]
+    fn the_heading_never_claims_more_than_works() {
+        use DeviceArgument::{Auto, Cpu, Cuda};
+        for (device, works, asked, want) in [
+            ("cpu", true, Auto, "works on the CPU"),
+            ("cuda", true, Auto, "works on the GPU"),
+            ("cuda", true, Cuda, "works on the GPU"),
+            ("cuda", true, Cpu, "works on the CPU"),
+            ("cpu", true, Cpu, "works on the CPU"),
+            ("cpu", false, Cuda, "does not work on the GPU, which was asked for; works with `--device cpu`"),
+            ("cuda", false, Cuda, "does not work on the GPU, which was asked for; works with `--device cpu`"),
+            ("cuda", false, Auto, "does not work on the GPU; works with `--device cpu`"),
+        ] {
+            let memory = MemoryEstimate { parts: Vec::new(), total_bytes: 0 };
+            let report = Report { version: "0", device, works, preset: Preset::Tiny, memory, checks: Vec::new() };
+            let text = text(&report, asked);
+            assert_eq!(text, format!("onegraph 0, {want}\n"));
+        }
+    }
 }

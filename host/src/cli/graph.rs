@@ -1,9 +1,8 @@
 //! `graph`: the parent graph in text, Graphviz or JSON.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
-use super::output::{self, Json};
+use super::output::{self, Json, Target};
 use super::{Error, Global};
 use crate::agent::Agent;
 use crate::config::{Config, DataSource, Preset};
@@ -13,15 +12,16 @@ use crate::step::{self, Pages, Replay, StepMemory, StepParts};
 /// Arguments of `graph`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Write the graph in Graphviz's DOT language to FILE.
+    /// Write the graph in Graphviz's DOT language to FILE (`-`: standard output).
     #[arg(long, value_name = "FILE")]
-    dot: Option<PathBuf>,
+    dot: Option<Target>,
     #[command(flatten)]
     json: Json,
 }
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        output::distinct(&[("--dot", self.dot.as_ref()), ("--json", self.json.target())])?;
         let device = global.open()?;
         let config = Config::preset(Preset::Tiny, DataSource::Simulator);
         let agent = Agent::new(&device, &config)?;
@@ -41,11 +41,12 @@ impl Arguments {
     }
 
     fn show(&self, description: &GraphDescription) -> Result<(), Error> {
-        if let Some(path) = &self.dot {
-            output::write_file(path, &description.to_dot())?;
+        if let Some(target) = &self.dot {
+            target.write(&description.to_dot())?;
         }
         self.json.write(description)?;
-        if self.json.to_standard_output() { Ok(()) } else { output::print(&text(description)) }
+        let taken = self.json.to_standard_output() || self.dot.as_ref().is_some_and(Target::is_standard_output);
+        if taken { Ok(()) } else { output::print(&text(description)) }
     }
 }
 

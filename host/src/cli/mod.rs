@@ -11,6 +11,8 @@ mod output;
 mod report;
 pub mod train;
 
+use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 
@@ -21,9 +23,11 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::data::DataError;
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
+use crate::files::WriteError;
 use crate::progress::LogOutput;
 use crate::report::run::RunError;
 use crate::run::plan::PlanError;
+use crate::text::{shown, shown_lines, shown_path};
 use crate::train::TrainError;
 
 /// Trains a trading agent; one training step is one cuGraphLaunch.
@@ -101,9 +105,12 @@ enum Error {
     /// A run's folder that cannot be read.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Arguments that contradict each other.
+    #[error("{0}")]
+    Arguments(String),
     /// A file that cannot be written.
-    #[error("cannot write {}: {source}; choose another place", path.display())]
-    Output { path: std::path::PathBuf, source: std::io::Error },
+    #[error("cannot write {}: {}; choose another place", shown_path(path), error.reason)]
+    Output { path: std::path::PathBuf, error: WriteError },
     /// Standard output that cannot be written.
     #[error("cannot write to standard output: {0}")]
     StandardOutput(std::io::Error),
@@ -117,11 +124,12 @@ impl Error {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Data(error) if error.bad_input => 2,
+            Self::Output { error, .. } if error.bad_path => 2,
             Self::Plan(error) if error.is_bad_input() => 2,
             Self::Train(error) if error.is_bad_input() => 2,
-            Self::Device(DeviceError::BadIndex(_)) | Self::Output { .. } | Self::Run(_) => 2,
+            Self::Device(DeviceError::BadIndex(_)) | Self::Arguments(_) | Self::Run(_) => 2,
             Self::Data(_) | Self::Plan(_) | Self::Train(_) | Self::Device(_) => 1,
-            Self::StandardOutput(_) | Self::Failed(_) => 1,
+            Self::Output { .. } | Self::StandardOutput(_) | Self::Failed(_) => 1,
         }
     }
 }
@@ -130,7 +138,7 @@ impl Error {
 pub fn main() -> ExitCode {
     panic::set_hook(Box::new(report_bug));
     let run = || {
-        let arguments = Arguments::parse();
+        let arguments = Arguments::try_parse().unwrap_or_else(|refusal| refuse(&refusal));
         start_log(arguments.global.verbose);
         run(&arguments)
     };
@@ -138,11 +146,22 @@ pub fn main() -> ExitCode {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(Error::StandardOutput(error))) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", shown_lines(&error.to_string()));
             ExitCode::from(error.exit_code())
         }
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Prints why the arguments were not taken, or the help that they ask for, and leaves the process.
+fn refuse(refusal: &clap::Error) -> ! {
+    // The message quotes arguments, whose control characters a terminal would obey: it is made again from harmless ones.
+    let harmless = std::env::args_os().map(|argument| shown(&argument.to_string_lossy()).into_owned());
+    if let Err(refusal) = Arguments::try_parse_from(harmless) {
+        refusal.exit();
+    }
+    eprintln!("error: an argument is not text");
+    std::process::exit(refusal.exit_code())
 }
 
 fn run(arguments: &Arguments) -> Result<(), Error> {
@@ -170,8 +189,15 @@ fn start_log(verbose: u8) {
         _ => LevelFilter::TRACE,
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    let ansi = coloured(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(|| LogOutput);
     // A second subscriber in one process is refused; the first one stays.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| LogOutput).try_init();
+    let _ = log.try_init();
+}
+
+/// Whether the log has colours: on a terminal, unless `NO_COLOR` is set and not empty (no-color.org).
+fn coloured(terminal: bool, no_color: Option<OsString>) -> bool {
+    terminal && no_color.is_none_or(|value| value.is_empty())
 }
 
 /// Any panic here is a bug of ours: everything that can go wrong in the world is an `Err`.
@@ -184,6 +210,25 @@ fn report_bug(info: &PanicHookInfo<'_>) {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     eprintln!(
         "error: a bug in onegraph{place}: {}. Please report it with the command line and this message.",
-        text.unwrap_or("no message")
+        shown(text.unwrap_or("no message"))
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::coloured;
+
+    #[test]
+    fn the_log_has_colours_on_a_terminal_that_may_have_them() {
+        for (terminal, no_color, want) in [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("1"), false),
+            (false, None, false),
+            (false, Some(""), false),
+            (false, Some("1"), false),
+        ] {
+            assert_eq!(coloured(terminal, no_color.map(Into::into)), want, "{terminal} {no_color:?}");
+        }
+    }
 }

@@ -1,60 +1,103 @@
 //! Where results go.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::Error;
+use crate::files;
+use crate::text::shown_path;
+
+/// A `FILE` that a result is written to; `-` is standard output.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    StandardOutput,
+    File(PathBuf),
+}
+
+impl From<OsString> for Target {
+    fn from(argument: OsString) -> Self {
+        if argument == "-" { Self::StandardOutput } else { Self::File(argument.into()) }
+    }
+}
+
+impl Target {
+    /// Writes a text there, whole.
+    pub(super) fn write(&self, text: &str) -> Result<(), Error> {
+        match self {
+            Self::StandardOutput => print(text),
+            Self::File(path) => write_file(path, text),
+        }
+    }
+
+    /// The file, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::StandardOutput => None,
+            Self::File(path) => Some(path),
+        }
+    }
+
+    pub(super) fn is_standard_output(&self) -> bool {
+        matches!(self, Self::StandardOutput)
+    }
+}
 
 /// `--json [FILE]`, which every command takes.
 #[derive(Debug, clap::Args)]
 pub struct Json {
-    /// Print the result as JSON, or write it to FILE.
+    /// Print the result as JSON, or write it to FILE (`-`: standard output).
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    json: Option<Option<PathBuf>>,
+    json: Option<Option<Target>>,
 }
 
 impl Json {
+    /// Where the JSON goes, if it was asked for.
+    pub(super) fn target(&self) -> Option<&Target> {
+        self.json.as_ref().map(|target| target.as_ref().unwrap_or(&Target::StandardOutput))
+    }
+
     /// Whether the JSON goes to standard output, so that nothing else may.
     pub(super) fn to_standard_output(&self) -> bool {
-        matches!(self.json, Some(None))
+        self.target().is_some_and(Target::is_standard_output)
     }
 
     /// Writes `value` where it was asked for, if it was.
     pub(super) fn write(&self, value: &impl Serialize) -> Result<(), Error> {
-        let Some(target) = &self.json else { return Ok(()) };
-        let text = serde_json::to_string_pretty(value).expect("plain data with string keys") + "\n";
-        match target {
-            Some(path) => write_file(path, &text),
-            None => print(&text),
+        let Some(target) = self.target() else { return Ok(()) };
+        target.write(&(serde_json::to_string_pretty(value).expect("plain data with string keys") + "\n"))
+    }
+}
+
+/// Refuses arguments of which one would overwrite another's file, however the two are spelled: each with its name and, if
+/// it was given, where it leads. An input counts as well as an output.
+pub(super) fn distinct(arguments: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+    let given: Vec<_> = arguments.iter().filter_map(|&(name, target)| Some((name, target?))).collect();
+    for (at, &(one, target)) in given.iter().enumerate() {
+        for &(other, second) in &given[at + 1..] {
+            match (target, second) {
+                (Target::StandardOutput, Target::StandardOutput) => {
+                    let reason = "both go to standard output; name a file for one of them";
+                    return Err(Error::Arguments(format!("{one} and {other} {reason}")));
+                }
+                (Target::File(first), Target::File(second)) if files::same_file(first, second) => {
+                    let (first, second) = (shown_path(first), shown_path(second));
+                    let reason = "are one file, and one would overwrite the other; name two files";
+                    return Err(Error::Arguments(format!("{one} {first} and {other} {second} {reason}")));
+                }
+                _ => {}
+            }
         }
     }
+    Ok(())
 }
 
 /// Writes a file whole.
 pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|source| Error::Output { path: path.into(), source })
-}
-
-/// Writes a file that appears under its name only when it is complete and on the disk; until then, and after any error,
-/// what stood there before is untouched.
-pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
-    let write = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // In the same folder, since a rename is atomic only within one file system.
-        let mut temporary = tempfile::Builder::new();
-        // Readable as any new file is; a temporary one would be private.
-        #[cfg(unix)]
-        temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut temporary = temporary.tempfile_in(folder)?;
-        temporary.write_all(text.as_bytes())?;
-        temporary.as_file().sync_all()?;
-        temporary.persist(path)?;
-        // The new name itself reaches the disk with its folder.
-        std::fs::File::open(folder)?.sync_all()
-    };
-    write().map_err(|source| Error::Output { path: path.into(), source })
+    let written = files::write_whole(path, |output| output.write_all(text.as_bytes()));
+    written.map_err(|error| Error::Output { path: path.into(), error })
 }
 
 /// Prints to standard output.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::Error;
-use super::output::{self, Json};
+use super::output::{self, Json, Target};
 use crate::eval::evaluation::Verdict;
 use crate::report;
-use crate::report::run::Run;
+use crate::report::run::{FILES, REPORT_FILE, Run};
+use crate::text::shown_path;
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
@@ -16,9 +17,9 @@ pub(super) struct Arguments {
     /// The run's folder, as `train` wrote it.
     #[arg(value_name = "DIR")]
     run: PathBuf,
-    /// The file to write; DIR/report.html without it.
+    /// The file to write (`-`: standard output); DIR/report.html without it.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    out: Option<Target>,
     #[command(flatten)]
     json: Json,
 }
@@ -26,8 +27,8 @@ pub(super) struct Arguments {
 /// What `report --json` prints.
 #[derive(Debug, Serialize)]
 struct Reported {
-    /// The file that was written.
-    report: PathBuf,
+    /// The file that was written; null for standard output.
+    report: Option<PathBuf>,
     /// Its size.
     bytes: usize,
     /// Lines of metrics shown.
@@ -40,22 +41,24 @@ struct Reported {
 
 impl Arguments {
     pub(super) fn run(&self) -> Result<(), Error> {
+        let out = self.out.clone().unwrap_or_else(|| Target::File(self.run.join(REPORT_FILE)));
+        let read = FILES.map(|name| Target::File(self.run.join(name)));
+        let read = read.iter().map(|file| ("the run's", Some(file)));
+        let written = [("--out", Some(&out)), ("--json", self.json.target())];
+        output::distinct(&read.chain(written).collect::<Vec<_>>())?;
         let run = Run::read(&self.run)?;
         let html = report::html(&run);
-        let file = self.out.clone().unwrap_or_else(|| self.run.join("report.html"));
-        output::write_whole(&file, &html)?;
+        out.write(&html)?;
         let reported = Reported {
-            report: file,
+            report: out.file().map(PathBuf::from),
             bytes: html.len(),
             epochs: run.epochs.len(),
             verdict: run.evaluation.as_ref().map(|evaluation| evaluation.verdict),
             sentence: run.evaluation.map(|evaluation| evaluation.sentence),
         };
         self.json.write(&reported)?;
-        if self.json.to_standard_output() {
-            return Ok(());
-        }
+        let Some(file) = reported.report.filter(|_| !self.json.to_standard_output()) else { return Ok(()) };
         let sentence = reported.sentence.as_deref().unwrap_or("This run has not been tested yet.");
-        output::print(&format!("{sentence}\n{}\n", reported.report.display()))
+        output::print(&format!("{sentence}\n{}\n", shown_path(&file)))
     }
 }

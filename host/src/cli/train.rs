@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
+use super::Error;
 use super::data::ReadArguments;
-use super::output::Json;
+use super::output::{self, Json, Target};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::data::ReadOptions;
 use crate::data::simulate::Market;
 use crate::device::{Device, DeviceChoice};
+use crate::report::run::{FILES, REPORT_FILE};
 use crate::run::plan::{PlanError, Resume, TrainPlan, read_files, record_files, simulate};
 use crate::run::{RunError, RunFolder, RunRecord};
+use crate::text::shown_path;
 
 /// Read from the working folder where no `--config` is given.
 const CONFIG_FILE: &str = "onegraph.toml";
@@ -69,6 +72,21 @@ impl Arguments {
         Ok(plan)
     }
 
+    /// Refuses a `--json` that would overwrite what is read, or what the run writes.
+    pub(super) fn check_outputs(&self) -> Result<(), Error> {
+        let files = FILES.into_iter().chain([REPORT_FILE]);
+        let run = self.out.iter().chain(&self.resume).flat_map(|folder| {
+            let inside = files.clone().map(|name| ("the run's", folder.join(name)));
+            std::iter::once(("the run's folder", folder.clone())).chain(inside)
+        });
+        let data = self.data.iter().map(|file| ("--data", file.clone()));
+        let config = self.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
+        for (name, path) in data.chain([("--config", config)]).chain(run) {
+            output::distinct(&[(name, Some(&Target::File(path))), ("--json", self.json.target())])?;
+        }
+        Ok(())
+    }
+
     fn begin(&self, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
         let options = self.reading.options();
         if self.data.is_empty() && !self.reading.is_default() {
@@ -92,7 +110,7 @@ impl Arguments {
         let mut layers = Layers::new(preset, source);
         let default = Some(folder.join(CONFIG_FILE)).filter(|path| path.exists());
         if let Some(path) = self.config.clone().or(default) {
-            tracing::info!("configuration from {}", path.display());
+            tracing::info!("configuration from {}", shown_path(&path));
             layers.file(&path)?;
         }
         self.set.iter().try_for_each(|assignment| layers.set(assignment))?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::Preset;
+use crate::text::{shown, shown_path};
 
 /// Which layer a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +28,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Preset(preset) => write!(f, "preset {}", preset.name()),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Set(argument) => write!(f, "--set {}", argument.replace('\n', "\\n")),
+            Self::File { path, line } => write!(f, "{}:{line}", shown_path(path)),
+            Self::Set(argument) => write!(f, "--set {}", shown(argument)),
             Self::Flag(flag) => write!(f, "{flag}"),
         }
     }
@@ -38,7 +39,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A file that cannot be read.
-    #[error("{}: cannot be read: {reason}; check the path and its permissions", path.display())]
+    #[error("{}: cannot be read: {reason}; check the path and its permissions", shown_path(path))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -46,7 +47,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// A file that is not TOML.
-    #[error("{origin}: {reason}; mend the line: `key = value`, and `[section]` above the keys of a section")]
+    #[error("{origin}: {}; mend the line: `key = value`, and `[section]` above the keys of a section", shown(reason))]
     Syntax {
         /// Where.
         origin: Origin,
@@ -57,7 +58,10 @@ pub enum ConfigError {
     #[error("{0}: this is not `key=value`; write for instance `--set lr=1e-3`")]
     NoAssignment(Origin),
     /// A key that does not exist.
-    #[error("{origin}: there is no key `{key}`; the nearest is `{nearest}`; docs/configuration.md lists all of them")]
+    #[error(
+        "{origin}: there is no key `{}`; the nearest is `{nearest}`; docs/configuration.md lists all of them",
+        shown(key)
+    )]
     UnknownKey {
         /// Where.
         origin: Origin,
@@ -77,7 +81,7 @@ pub enum ConfigError {
         example: &'static str,
     },
     /// A value of the wrong type or out of range.
-    #[error("{origin}: `{key}` is {value}; it must be {range}{}", unit_text(.unit))]
+    #[error("{origin}: `{key}` is {}; it must be {range}{}", shown(value), unit_text(.unit))]
     OutOfRange {
         /// Where.
         origin: Origin,

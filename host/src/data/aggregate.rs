@@ -147,7 +147,10 @@ pub(super) fn lengthen(path: &Path, bars: Bars, length_ns: i64) -> Result<Bars, 
         return Ok(bars);
     }
     if step_ns == 0 || step_ns > length_ns {
-        let reason = format!("its bars ({}) are not shorter than those asked for", length_name(step_ns));
+        let reason = match step_ns {
+            0 => "has one bar, whose length cannot be known".into(),
+            _ => format!("its bars ({}) are not shorter than those asked for", length_name(step_ns)),
+        };
         return Err(DataError::new(path, reason, format!("leave out --bar {}", length_name(length_ns))));
     }
     let mut aggregator = Aggregator::new(length_ns);

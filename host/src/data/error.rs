@@ -1,5 +1,6 @@
 //! What can be wrong with market data, said once: what, where, why, and what to do.
 
+use crate::text::{shown, shown_path};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,13 @@ impl fmt::Display for Place {
 
 /// Market data that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{}: {reason}; {remedy}", file.display(), place.map(|p| format!(", {p}")).unwrap_or_default())]
+#[error(
+    "{}{}: {}; {}",
+    shown_path(file),
+    place.map(|p| format!(", {p}")).unwrap_or_default(),
+    shown(reason),
+    shown(remedy)
+)]
 pub struct DataError {
     /// The file concerned.
     pub file: PathBuf,
@@ -59,7 +66,7 @@ impl DataError {
 
     /// A file that could not be written; what stood at its path before is untouched.
     pub fn unwritable(file: &Path, error: impl fmt::Display) -> Self {
-        let remedy = "check that the folder exists, is writable and has room";
+        let remedy = "name a file in a folder that exists, is writable and has room";
         Self { bad_input: false, ..Self::new(file, format!("cannot be written: {error}"), remedy) }
     }
 }

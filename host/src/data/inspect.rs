@@ -5,6 +5,7 @@ use super::faults::FaultLog;
 use super::intake::Repairs;
 use super::time::format_time;
 use super::{Reading, length_name};
+use crate::text::shown;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,10 +34,10 @@ pub struct Inspection {
     pub first: Option<String>,
     /// Start of the last bar.
     pub last: Option<String>,
-    /// Length of a bar in seconds.
-    pub interval_s: f64,
-    /// Share of the steps between bars that have exactly this length.
-    pub interval_share: f64,
+    /// Length of a bar in seconds; none for a single bar, whose length cannot be known.
+    pub interval_s: Option<f64>,
+    /// Share of the steps between bars that have exactly this length; none without a step.
+    pub interval_share: Option<f64>,
     /// Where bars are missing.
     pub gaps: Gaps,
     /// Bars on which nothing was traded.
@@ -104,7 +105,7 @@ impl Inspection {
         let Reading { bars, repairs, faults, source } = reading;
         let steps = bars.time_ns.windows(2).map(|pair| pair[1] - pair[0]);
         let n_regular = steps.filter(|&step| step == bars.interval_ns).count();
-        let n_steps = bars.len().saturating_sub(1).max(1);
+        let n_steps = bars.len().saturating_sub(1);
         let mut notices = source.notices.clone();
         if bars.len() > 2 && 2 * n_regular < n_steps {
             notices.push("fewer than half of the steps have the commonest length: these may not be bars".into());
@@ -118,8 +119,8 @@ impl Inspection {
             bars: bars.len() as u64,
             first: bars.time_ns.first().map(|&t| format_time(t)),
             last: bars.time_ns.last().map(|&t| format_time(t)),
-            interval_s: seconds(bars.interval_ns),
-            interval_share: n_regular as f64 / n_steps as f64,
+            interval_s: (bars.interval_ns > 0).then(|| seconds(bars.interval_ns)),
+            interval_share: (n_steps > 0).then(|| n_regular as f64 / n_steps as f64),
             gaps: Gaps::of(bars),
             zero_volume: bars.volume.iter().filter(|&&v| v == 0.0).count() as u64,
             flat_bars: bars.high.iter().zip(&bars.low).filter(|(high, low)| high == low).count() as u64,
@@ -218,8 +219,7 @@ impl Sessions {
 /// The table for people.
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut row = |name: &str, value: String| writeln!(f, "{name:<18}{value}");
-        let interval_ns = (self.interval_s * SECOND_NS as f64) as i64;
+        let mut row = |name: &str, value: String| writeln!(f, "{name:<18}{}", shown(&value));
         row("file", self.file.clone())?;
         row("format", self.format.clone())?;
         if !self.instruments.is_empty() {
@@ -230,12 +230,14 @@ impl fmt::Display for Inspection {
         if let (Some(first), Some(last)) = (&self.first, &self.last) {
             row("range", format!("{first} to {last} (starts of bars)"))?;
         }
-        row("interval", format!("{} ({:.1}% of steps)", length_name(interval_ns), 100.0 * self.interval_share))?;
+        let share = self.interval_share.map(|share| format!(" ({:.1}% of steps)", 100.0 * share));
+        let interval = self.interval_s.map_or("unknown".into(), duration);
+        row("interval", interval + &share.unwrap_or_default())?;
         row("gaps", self.gaps.to_string())?;
         for gap in &self.gaps.longest {
             row("", format!("{} after {}", duration(gap.step_s), gap.after))?;
         }
-        row("sessions", self.sessions.to_string())?;
+        row("sessions", self.interval_s.map_or("unknown".into(), |_| self.sessions.to_string()))?;
         let weekdays = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].iter().zip(self.sessions.bars_by_weekday);
         row("bars by weekday", weekdays.map(|(day, n)| format!("{day} {n}")).collect::<Vec<_>>().join(", "))?;
         if let Some((low, high)) = self.price_range {

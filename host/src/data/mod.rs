@@ -36,6 +36,7 @@ pub use intake::Repairs;
 pub use time::format_time;
 pub use write::write_bars;
 
+use crate::files::kind_of;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -110,10 +111,11 @@ impl Reading {
 /// understood: it is missing, cut, damaged, lacks a column, or leaves the choice of an instrument open.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Reading, DataError> {
     let unreadable = |e: std::io::Error| DataError::unreadable(path, &e);
-    let mut file = File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.is_dir() {
-        return Err(DataError::new(path, "is a folder", "name a file"));
+    // Before it is opened, which of a pipe would wait for a writer.
+    if let Some(kind) = kind_of(&std::fs::metadata(path).map_err(unreadable)?) {
+        return Err(DataError::new(path, format!("is {kind}"), "name a regular file"));
     }
+    let mut file = File::open(path).map_err(unreadable)?;
     let mut magic = Vec::new();
     file.by_ref().take(4).read_to_end(&mut magic).map_err(unreadable)?;
     file.rewind().map_err(unreadable)?;
@@ -126,6 +128,9 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Reading, DataError> {
         [b'P', b'K', 3, 4] => return Err(DataError::new(path, "is a zip archive", "unpack it first")),
         _ => csv::read(path, BufReader::with_capacity(1 << 16, file), options)?,
     };
+    if reading.source.n_rows == 0 {
+        return Err(DataError::new(path, "has no rows", "give a file that holds bars or ticks"));
+    }
     if options.stamps == Stamps::End {
         stamp_starts(path, &mut reading.bars)?;
     }

@@ -57,7 +57,7 @@ impl SymbolFilter {
         names.sort_unstable();
         let more = names.len().saturating_sub(SHOWN);
         names.truncate(SHOWN);
-        let listed: String = names.join(", ").chars().filter(|c| !c.is_control()).collect();
+        let listed = names.join(", ");
         if more > 0 { format!("{listed} and {more} more") } else { listed }
     }
 

@@ -3,10 +3,7 @@
 use super::bars::{Bars, Measure};
 use super::error::DataError;
 use super::{csv, parquet};
-use crate::files::{Unwritten, write_whole};
-use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use crate::files::write_whole;
 use std::path::Path;
 
 /// The name under which a measured column is written and read.
@@ -23,21 +20,13 @@ pub(super) fn column_name(measure: Measure) -> &'static str {
 /// on the disk; until then, and after any error, what stood there before is untouched.
 pub fn write_bars(path: &Path, bars: &Bars) -> Result<(), DataError> {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-    match extension.as_str() {
-        "csv" => write(path, |output| csv::write(bars, output)),
-        "parquet" => write(path, |output| parquet::write(bars, output)),
-        _ => Err(DataError::new(path, "the extension names no format to write", "end the name in .csv or .parquet")),
-    }
-}
-
-fn write<E: Display>(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
-) -> Result<(), DataError> {
-    let written = write_whole(path, |output| fill(output).map_err(|error| io::Error::other(error.to_string())));
-    written.map_err(|unwritten| {
-        // A folder that is missing or closed is a wrong argument; what fails later is the machine's.
-        let bad_input = matches!(unwritten, Unwritten::Place(_));
-        DataError { bad_input, ..DataError::unwritable(path, unwritten.error()) }
-    })
+    let written = match extension.as_str() {
+        "csv" => write_whole(path, |output| csv::write(bars, output)),
+        "parquet" => write_whole(path, |output| parquet::write(bars, output)),
+        _ => {
+            let remedy = "end the name in .csv or .parquet";
+            return Err(DataError::new(path, "the extension names no format to write", remedy));
+        }
+    };
+    written.map_err(|error| DataError { bad_input: error.bad_path, ..DataError::unwritable(path, error.reason) })
 }

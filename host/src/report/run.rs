@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::metrics::EpochMetrics;
 use crate::eval::evaluation::{Evaluation, VERSION};
+use crate::text::{shown, shown_path};
 
 /// The effective configuration.
 pub const CONFIG_FILE: &str = "config.toml";
@@ -16,6 +17,10 @@ pub const METRICS_FILE: &str = "metrics.jsonl";
 pub const EVALUATION_FILE: &str = "evaluation.json";
 /// What ran: version, device, data, times.
 pub const RUN_FILE: &str = "run.json";
+/// All that a report is made from.
+pub const FILES: [&str; 4] = [CONFIG_FILE, METRICS_FILE, EVALUATION_FILE, RUN_FILE];
+/// The report.
+pub const REPORT_FILE: &str = "report.html";
 
 /// A run as its folder tells it. What is not there yet is empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,17 +41,17 @@ pub struct Run {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No such folder.
-    #[error("{}: there is no such folder; name one that `train` wrote", .0.display())]
+    #[error("{}: there is no such folder; name one that `train` wrote", shown_path(.0))]
     NoFolder(PathBuf),
     /// A folder without anything to report.
     #[error(
         "{}: holds neither {METRICS_FILE} nor {EVALUATION_FILE}, so it is no run's folder or the run has not finished an \
          epoch; name a folder that `train` wrote",
-        .0.display()
+        shown_path(.0)
     )]
     NoRun(PathBuf),
     /// A file that cannot be read.
-    #[error("{}: cannot be read: {source}; check its permissions", file.display())]
+    #[error("{}: cannot be read: {source}; check its permissions", shown_path(file))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -54,7 +59,12 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// A file whose contents are not what they should be.
-    #[error("{}{}: {reason}; {remedy}", file.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    #[error(
+        "{}{}: {}; {remedy}",
+        shown_path(file),
+        line.map(|line| format!(", line {line}")).unwrap_or_default(),
+        shown(reason)
+    )]
     Damaged {
         /// The file.
         file: PathBuf,

@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use crate::text::{shown, shown_path};
+
 /// A run's folder, or something in it, that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}; {remedy}", path.display())]
+#[error("{}: {}; {}", shown_path(path), shown(reason), shown(remedy))]
 pub struct RunError {
     /// The file or folder concerned.
     pub path: PathBuf,

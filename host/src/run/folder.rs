@@ -11,6 +11,7 @@ use super::metrics_log::MetricsLog;
 use super::record::{RunRecord, now};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::files::write_whole;
+use crate::text::shown_path;
 
 /// Checkpoints that are kept for being the newest.
 const N_NEWEST: usize = 3;
@@ -37,7 +38,7 @@ impl RunFolder {
             Err(error) => return Err(RunError::unreadable(out, error)),
         };
         if out.join(RECORD).exists() {
-            let remedy = format!("go on with it by `--resume {}`, or choose another `--out`", out.display());
+            let remedy = format!("go on with it by `--resume {}`, or choose another `--out`", shown_path(out));
             return Err(RunError::new(out, "holds a run already", remedy));
         }
         if entries.next().is_some() {
@@ -211,7 +212,7 @@ impl RunFolder {
     fn write(&self, name: &str, text: &str) -> Result<(), RunError> {
         let path = self.path.join(name);
         write_whole(&path, |output| output.write_all(text.as_bytes()))
-            .map_err(|unwritten| RunError::unwritable(&path, unwritten.error()))
+            .map_err(|error| RunError::unwritable(&path, error.reason))
     }
 }
 

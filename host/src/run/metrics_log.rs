@@ -38,7 +38,7 @@ impl MetricsLog {
         }
         if kept != text {
             write_whole(path, |output| output.write_all(kept.as_bytes()))
-                .map_err(|unwritten| RunError::unwritable(path, unwritten.error()))?;
+                .map_err(|error| RunError::unwritable(path, error.reason))?;
         }
         let file = OpenOptions::new().append(true).open(path).map_err(|error| RunError::unwritable(path, error))?;
         Ok(Self { path: path.to_owned(), file, epochs })

@@ -12,6 +12,7 @@ use crate::data::{self, Bars, DataError, ReadOptions};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::market::walk_forward::{WalkForwardError, walk_forward};
+use crate::text::{shown, shown_path};
 
 /// Fewest bars that can be split at all: those before a test and the shortest test.
 const LEAST_BARS: usize = 1_000;
@@ -69,7 +70,7 @@ pub enum PlanError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A series that the walk-forward cannot split.
-    #[error("{name}: {source}")]
+    #[error("{}: {source}", shown(name))]
     WalkForward {
         /// The series.
         name: String,
@@ -128,10 +129,10 @@ pub(crate) fn read_files(paths: &[PathBuf], options: &ReadOptions) -> Result<Vec
     for path in paths {
         let reading = data::read(path, options)?;
         for notice in &reading.source.notices {
-            tracing::warn!("{}: {notice}", path.display());
+            tracing::warn!("{}: {}", shown_path(path), shown(notice));
         }
         let (bars, repairs) = reading.accept(LEAST_BARS)?;
-        tracing::info!("{}: {} bars; {repairs:?}", path.display(), bars.len());
+        tracing::info!("{}: {} bars; {repairs:?}", shown_path(path), bars.len());
         let base = bars.symbol.clone().unwrap_or_else(|| stem(path));
         let is_free = |name: &String| all.iter().all(|other| other.name != *name);
         let mut names = std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}#{n}")));

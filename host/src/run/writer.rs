@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::error::RunError;
 use super::folder::RunFolder;
 use super::manifest::{CheckpointMeta, FORMAT, MANIFEST, Manifest, TENSORS, TensorEntry};
-use crate::files::{sync_folder, temporary, write_whole};
+use crate::files::{sync_folder, temporary_folder, write_whole};
 
 /// Room for the safetensors header. It stands before the tensors and is written after them; spaces fill what it leaves, as
 /// the format allows. A multiple of 8, so that the first tensor is aligned.
@@ -104,8 +104,8 @@ impl<'a> CheckpointWriter<'a> {
     /// Begins a checkpoint of a run.
     pub fn new(folder: &'a RunFolder) -> Result<Self, RunError> {
         let checkpoints = folder.checkpoints_path();
-        let folder_inside = temporary(0o777).prefix(".writing-").tempdir_in(&checkpoints);
-        let temporary = folder_inside.map_err(|error| RunError::unwritable(&checkpoints, error))?;
+        let temporary = temporary_folder(&checkpoints, ".writing-");
+        let temporary = temporary.map_err(|error| RunError::unwritable(&checkpoints, error))?;
         let tensors = TensorFile::create(&temporary.path().join(TENSORS))?;
         Ok(Self { folder, temporary, tensors })
     }
@@ -130,7 +130,7 @@ impl<'a> CheckpointWriter<'a> {
         let inside = self.temporary.path();
         let manifest_path = inside.join(MANIFEST);
         write_whole(&manifest_path, |output| output.write_all(manifest.to_text().as_bytes()))
-            .map_err(|unwritten| RunError::unwritable(&manifest_path, unwritten.error()))?;
+            .map_err(|error| RunError::unwritable(&manifest_path, error.reason))?;
         sync_folder(inside).map_err(|error| RunError::unwritable(inside, error))?;
         let path = self.folder.checkpoint_path(meta.id);
         let failed = |error: std::io::Error| RunError::unwritable(&path, error);

@@ -6,6 +6,7 @@ use crate::error::DeviceError;
 use crate::market::rules::RulesError;
 use crate::market::walk_forward::WalkForwardError;
 use crate::run::RunError;
+use crate::text::{shown, shown_path};
 
 /// Why training stopped, or did not begin.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum TrainError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// A checkpoint that is whole but of another run.
-    #[error("{}: {reason}; resume the run that it belongs to, or start a new one", path.display())]
+    #[error("{}: {}; resume the run that it belongs to, or start a new one", shown_path(path), shown(reason))]
     Checkpoint {
         /// Its folder.
         path: PathBuf,

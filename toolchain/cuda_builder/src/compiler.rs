@@ -38,7 +38,10 @@ pub(crate) struct Search {
 /// What one candidate turned out to be.
 enum Verdict {
     Usable(KernelCompiler),
-    TooOld { found: String },
+    TooOld {
+        found: String,
+    },
+    /// The end of a sentence about it.
     Unusable(String),
 }
 
@@ -82,11 +85,12 @@ impl Search {
     pub(crate) fn run(&self) -> Result<KernelCompiler, CudaBuilderError> {
         if let Some(named) = &self.named {
             let rustc = PathBuf::from(named);
-            return match examine(&rustc) {
-                Verdict::Usable(compiler) => Ok(compiler),
-                Verdict::TooOld { found } => Err(CudaBuilderError::WrongCompilerVersion { found, rustc }),
-                Verdict::Unusable(why) => Err(CudaBuilderError::UnusableCompiler { rustc, why }),
+            let what = match examine(&rustc) {
+                Verdict::Usable(compiler) => return Ok(compiler),
+                Verdict::TooOld { found } => format!("is rustc {found}"),
+                Verdict::Unusable(what) => what,
             };
+            return Err(CudaBuilderError::UnusableCompiler { rustc, what });
         }
         let mut candidates = vec![("active toolchain", self.active.clone())];
         let unpacked = self.unpacked.iter().find(|folder| folder.is_dir());
@@ -99,14 +103,14 @@ impl Search {
             match examine(&rustc) {
                 Verdict::Usable(compiler) => return Ok(compiler),
                 Verdict::TooOld { found } => {
-                    tried.push(format!("{place}, {}: version {found}", rustc.display()));
+                    tried.push(format!("{place}, {}, is rustc {found}", rustc.display()));
                     too_old.get_or_insert(CudaBuilderError::WrongCompilerVersion { found, rustc });
                 }
-                Verdict::Unusable(why) => tried.push(format!("{place}, {}: {why}", rustc.display())),
+                Verdict::Unusable(what) => tried.push(format!("{place}, {}, {what}", rustc.display())),
             }
         }
         if unpacked.is_none() {
-            tried.push("target/kernel-toolchain: not there".into());
+            tried.push("target/kernel-toolchain is not there".into());
         }
         Err(too_old.unwrap_or(CudaBuilderError::NoCompiler { tried }))
     }
@@ -116,7 +120,7 @@ impl Search {
 /// compiler whatever its age.
 fn examine(rustc: &Path) -> Verdict {
     if rustc.components().count() > 1 && !rustc.is_file() {
-        return Verdict::Unusable("not there".into());
+        return Verdict::Unusable(if rustc.exists() { "is no file" } else { "is not there" }.into());
     }
     let (identity, library_dir) = match ask(rustc, None, "-vV") {
         Ok(identity) => (identity, None),
@@ -130,14 +134,14 @@ fn examine(rustc: &Path) -> Verdict {
         },
     };
     let Some(version) = identity.lines().find_map(|line| line.strip_prefix("release: ")) else {
-        return Verdict::Unusable("`rustc -vV` names no release".into());
+        return Verdict::Unusable("is no rustc: its answer to -vV names no release".into());
     };
     let sysroot = match ask(rustc, library_dir.as_deref(), "--print=sysroot") {
         Ok(sysroot) => PathBuf::from(sysroot.trim()),
         Err(why) => return Verdict::Unusable(why),
     };
     if !sysroot.join("lib/rustlib/src/rust/library/Cargo.lock").is_file() {
-        return Verdict::Unusable(format!("version {version}, without the standard library's source (rust-src)"));
+        return Verdict::Unusable(format!("is rustc {version} without the standard library's source (rust-src)"));
     }
     if parse(version) < parse(MINIMUM) {
         return Verdict::TooOld { found: version.into() };
@@ -150,10 +154,10 @@ fn ask(rustc: &Path, library_dir: Option<&Path>, argument: &str) -> Result<Strin
     let output = KernelCompiler::command(rustc, library_dir)
         .arg(argument)
         .output()
-        .map_err(|error| format!("cannot be run ({error})"))?;
+        .map_err(|error| format!("does not run: {error}"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("`rustc {argument}` failed: {}", stderr.lines().next().unwrap_or("no message")));
+        return Err(format!("fails when asked for {argument}: {}", stderr.lines().next().unwrap_or("no message")));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

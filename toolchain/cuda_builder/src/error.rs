@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::compiler::VARIABLE;
+
 /// Why a kernel crate gave no PTX.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -47,12 +49,17 @@ pub enum CudaBuilderError {
     },
 
     /// `ONEGRAPH_KERNEL_RUSTC` is set to something that cannot compile kernels.
-    #[error("ONEGRAPH_KERNEL_RUSTC={} cannot compile kernels: {why}", rustc.display())]
+    #[error(
+        "{VARIABLE} names {}, which {what}\n\
+         Kernels need rustc {MINIMUM} or later together with the source of `core` (rust-src)\n\
+         {NAMED_REMEDY}",
+        rustc.display()
+    )]
     UnusableCompiler {
         /// What the variable holds.
         rustc: PathBuf,
-        /// What is wrong with it.
-        why: String,
+        /// What it is instead: the end of a sentence about it.
+        what: String,
     },
 
     /// rustc refused the kernel crate or one of its dependencies.
@@ -124,7 +131,20 @@ pub enum CudaBuilderError {
 /// The oldest rustc that kernels compile with.
 pub(crate) const MINIMUM: &str = "1.95.0";
 
+/// What to do about a compiler that the variable names and that will not do.
+const NAMED_REMEDY: &str = "unset ONEGRAPH_KERNEL_RUSTC, or point it at such a compiler; scripts/kernel-toolchain fetches \
+    one, which is found without the variable";
+
 impl CudaBuilderError {
+    /// The one thing that mends a missing or unfit kernel compiler; none for other errors. The error's text ends with it.
+    pub fn compiler_remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::NoCompiler { .. } | Self::WrongCompilerVersion { .. } => Some("scripts/kernel-toolchain"),
+            Self::UnusableCompiler { .. } => Some(NAMED_REMEDY),
+            _ => None,
+        }
+    }
+
     /// For `map_err`: an I/O error together with what was being done.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();

@@ -26,6 +26,7 @@ pub fn fence_shared() {
 /// `to` points into shared memory and `from` into global memory, both valid for `bytes` and aligned to 16; `bytes` is a
 /// multiple of 16; `barrier` was set up and expects the bytes. `to` is not accessed until the barrier's phase is over.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn global_to_shared<T>(to: *mut T, from: *const T, bytes: u32, barrier: *mut Barrier) {
     target!(gpu {
         // SAFETY: the caller's promise.
@@ -55,6 +56,7 @@ pub unsafe fn global_to_shared<T>(to: *mut T, from: *const T, bytes: u32, barrie
 /// `to` points into global memory and `from` into shared memory, both valid for `bytes` and aligned to 16; `bytes` is a
 /// multiple of 16. `from` is not written until [`wait_group_read`], nor `to` accessed until [`wait_group`], says so.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn shared_to_global<T>(to: *mut T, from: *const T, bytes: u32) {
     target!(gpu {
         // SAFETY: the caller's promise.
@@ -105,6 +107,7 @@ pub fn wait_group_read<const N: usize>() {
 }
 
 #[cfg(not(target_os = "cuda"))]
+#[track_caller]
 fn check(to: *const u8, from: *const u8, bytes: u32) {
     if !(to.addr() | from.addr() | bytes as usize).is_multiple_of(16) {
         crate::cpu::fault(format_args!(

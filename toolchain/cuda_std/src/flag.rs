@@ -70,6 +70,7 @@ pub unsafe fn acquire<T: Flag>(ptr: *const T) -> T {
 /// # Safety
 /// As for [`acquire`].
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn wait<T: Flag>(ptr: *const T, ready: impl Fn(T) -> bool) -> T {
     #[cfg(not(target_os = "cuda"))]
     // SAFETY: the caller's promise, which is this function's own `# Safety`.

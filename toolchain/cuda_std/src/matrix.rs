@@ -15,6 +15,7 @@ macro_rules! load {
         /// All 32 lanes of the warp make the same call; the addresses that are used are valid, in shared memory and aligned to
         /// 16 bytes.
         #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub unsafe fn $name<T>(row: *const T) -> [u32; $n] {
             target!(gpu {
                 $(let $register: u32;)*
@@ -54,6 +55,7 @@ macro_rules! store {
         /// All 32 lanes of the warp make the same call; the addresses that are used are valid, in shared memory, aligned to 16
         /// bytes and 16 bytes apart.
         #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub unsafe fn $name<T>(row: *mut T, values: [u32; $n]) {
             target!(gpu {
                 #[cfg(target_feature = "sm_90")]

@@ -41,6 +41,7 @@ macro_rules! on_barrier {
 /// # Safety
 /// `barrier` points into shared memory and nobody uses it at the same time.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn init(barrier: *mut Barrier, count: u32) {
     target!(gpu { on_barrier!(barrier, "mbarrier.init.shared.b64 [{barrier}], {count};", count = in(reg32) count) } cpu {
         // SAFETY: the caller's promise.
@@ -75,6 +76,7 @@ pub fn fence_init() {
 /// # Safety
 /// `barrier` was set up.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn arrive(barrier: *mut Barrier) -> Phase {
     target!(gpu {
         let phase: u64;
@@ -96,6 +98,7 @@ pub unsafe fn arrive(barrier: *mut Barrier) -> Phase {
 /// # Safety
 /// `barrier` was set up, and `phase` is from its [`arrive`].
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn wait(barrier: *mut Barrier, phase: Phase) {
     target!(gpu {
         loop {
@@ -122,6 +125,7 @@ pub unsafe fn wait(barrier: *mut Barrier, phase: Phase) {
 /// `barrier` was set up.
 #[cfg(any(not(target_os = "cuda"), target_feature = "sm_90"))]
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn arrive_expect_tx(barrier: *mut Barrier, bytes: u32) {
     target!(gpu {
         on_barrier!(barrier, "mbarrier.arrive.expect_tx.shared.b64 _, [{barrier}], {bytes};", bytes = in(reg32) bytes)
@@ -141,6 +145,7 @@ pub unsafe fn arrive_expect_tx(barrier: *mut Barrier, bytes: u32) {
 /// `barrier` was set up.
 #[cfg(any(not(target_os = "cuda"), target_feature = "sm_90"))]
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn expect_tx(barrier: *mut Barrier, bytes: u32) {
     target!(gpu {
         on_barrier!(barrier, "mbarrier.expect_tx.relaxed.cta.shared.b64 [{barrier}], {bytes};", bytes = in(reg32) bytes)
@@ -159,6 +164,7 @@ pub unsafe fn expect_tx(barrier: *mut Barrier, bytes: u32) {
 /// `barrier` was set up, and its phase of this parity is the current one or the one before it.
 #[cfg(any(not(target_os = "cuda"), target_feature = "sm_90"))]
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn try_wait_parity(barrier: *mut Barrier, parity: u32) -> bool {
     target!(gpu {
         let over: u32;
@@ -181,6 +187,7 @@ pub unsafe fn try_wait_parity(barrier: *mut Barrier, parity: u32) -> bool {
 /// As for [`try_wait_parity`].
 #[cfg(any(not(target_os = "cuda"), target_feature = "sm_90"))]
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn wait_parity(barrier: *mut Barrier, parity: u32) {
     target!(gpu {
         // SAFETY: the caller's promise, which is this function's own `# Safety`.
@@ -196,6 +203,7 @@ pub unsafe fn wait_parity(barrier: *mut Barrier, parity: u32) {
 /// # Safety
 /// `barrier` was set up.
 #[cfg(not(target_os = "cuda"))]
+#[track_caller]
 pub(crate) unsafe fn complete_tx(barrier: *mut Barrier, bytes: u32) {
     // SAFETY: the caller's promise, which is this function's own `# Safety`.
     let mut state = unsafe { State::of(barrier) };
@@ -224,6 +232,7 @@ mod emulation {
     }
 
     impl State {
+        #[track_caller]
         pub fn new(count: u32) -> Self {
             if count == 0 || count >= 1 << COUNT_BITS {
                 crate::cpu::fault(format_args!("an mbarrier is set up for {count} arrivals; it takes 1 to 2^20 - 1"));
@@ -233,6 +242,7 @@ mod emulation {
 
         /// # Safety
         /// The barrier is valid.
+        #[track_caller]
         pub unsafe fn of(barrier: *const Barrier) -> Self {
             // SAFETY: the caller's promise, which is this function's own `# Safety`.
             let word = unsafe { (*barrier).0 };
@@ -262,6 +272,7 @@ mod emulation {
             unsafe { barrier.write(Barrier(word)) }
         }
 
+        #[track_caller]
         pub fn arrive(&mut self) {
             if self.missing == 0 {
                 crate::cpu::fault(format_args!(

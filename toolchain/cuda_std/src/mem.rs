@@ -63,6 +63,7 @@ pub struct CUDAAllocator;
 
 /// Dynamic shared memory of a block, bytes.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn dynamic_smem_size() -> u32 {
     target!(gpu {
         let bytes: u32;
@@ -80,6 +81,7 @@ pub fn dynamic_smem_size() -> u32 {
 
 /// Static and dynamic shared memory of a block, bytes, rounded as the GPU allots it. On the CPU target: the dynamic part.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn total_smem_size() -> u32 {
     target!(gpu {
         let bytes: u32;

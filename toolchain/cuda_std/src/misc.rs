@@ -4,6 +4,7 @@ use crate::target::target;
 
 /// Stops in a debugger; without one, the kernel fails. On the CPU target: ends the launch with a fault.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn breakpoint() {
     #[cfg(target_os = "cuda")]
     // SAFETY: suspends the thread.
@@ -19,6 +20,7 @@ pub fn breakpoint() {
 /// # Panics
 /// If `counter` is over 15. It must be a constant: the instruction has no form for a variable.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn profiler_counter(counter: u32) {
     assert!(counter < 16, "a profiler counter is 0 to 15");
     #[cfg(target_os = "cuda")]
@@ -69,6 +71,7 @@ fn host_nanoseconds() -> u64 {
 
 /// Ends the kernel with an error. On the CPU target: ends the launch with a fault.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn trap() -> ! {
     #[cfg(target_os = "cuda")]
     // SAFETY: ends the kernel.

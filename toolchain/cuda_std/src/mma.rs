@@ -73,6 +73,7 @@ macro_rules! product {
         /// # Safety
         /// All 32 lanes of the warp make the same call.
         #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub unsafe fn $name(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
             target!(gpu { instruction!($instruction, a, b, c) } cpu {
                 crate::cpu::warp_collective(stringify!($name), crate::warp::FULL_MASK, (a, b, c), emulation::$compute)

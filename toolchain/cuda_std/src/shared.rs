@@ -21,7 +21,8 @@ use crate::target::target;
 /// ```
 ///
 /// Using the pointer is unsafe: the elements are uninitialised, the array is the block's, and a barrier must stand between
-/// one thread's write and another's access. The CPU target's checker does not see accesses through it: new code declares
+/// one thread's write and another's access. The CPU target's checker does not see accesses through it; it notices at the end
+/// of a block what was written up to 1,024 bytes outside of the array, and nothing that was read there. New code declares
 /// [`shared_slice!`](crate::shared_slice), whose every access is checked.
 #[macro_export]
 macro_rules! shared_array {
@@ -68,6 +69,7 @@ pub type Site = crate::cpu::SharedSite;
 /// The address of the shared variable of a place in the source. `site` is a closure written at that place: its type is the
 /// place's identity.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn static_address<T, S: SharedPlace>(site: S) -> *mut T {
     target!(gpu {
         let _ = site;
@@ -108,6 +110,7 @@ core::arch::global_asm!(".extern .shared .align 1024 .b8 cuda_std_dynamic_shared
 /// The block's dynamic shared memory, whose size the launch gives; aligned to 1,024 bytes, uninitialised, the same at every
 /// call.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn dynamic_shared_mem<T>() -> *mut T {
     target!(gpu {
         let address: *mut T;
@@ -159,6 +162,7 @@ impl<T, S: SharedPlace + Default> Shared<T, S> {
 
     /// The variable's address in the calling thread's block.
     #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
     pub fn get(&self) -> *mut T {
         static_address::<T, S>(S::default())
     }
@@ -168,6 +172,7 @@ impl<T, S: SharedPlace + Default> Deref for Shared<T, S> {
     type Target = T;
 
     #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
     fn deref(&self) -> &T {
         // SAFETY: the variable lives as long as the block. Whoever names the static answers for its contents and for races,
         // as with any `static mut`.
@@ -177,6 +182,7 @@ impl<T, S: SharedPlace + Default> Deref for Shared<T, S> {
 
 impl<T, S: SharedPlace + Default> DerefMut for Shared<T, S> {
     #[inline(always)]
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
         unsafe { &mut *self.get() }

@@ -161,24 +161,28 @@ pub fn warp_size() -> u32 {
 /// Waits until every thread of the block is here. What any of them wrote to global or shared memory before is seen by all
 /// of them after. All threads of the block must arrive at the same call, or have returned.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn sync_threads() {
     target!(gpu { llvm::barrier() } cpu { crate::cpu::barrier() })
 }
 
 /// [`sync_threads`], then the number of threads whose `predicate` is not zero.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn sync_threads_count(predicate: u32) -> u32 {
     target!(gpu { llvm::barrier_count(predicate) } cpu { crate::cpu::barrier_reduce(predicate != 0).count })
 }
 
 /// [`sync_threads`], then 1 if every thread's `predicate` is not zero, else 0.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn sync_threads_and(predicate: u32) -> u32 {
     target!(gpu { llvm::barrier_and(predicate) } cpu { crate::cpu::barrier_reduce(predicate != 0).and as u32 })
 }
 
 /// [`sync_threads`], then 1 if any thread's `predicate` is not zero, else 0.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn sync_threads_or(predicate: u32) -> u32 {
     target!(gpu { llvm::barrier_or(predicate) } cpu { crate::cpu::barrier_reduce(predicate != 0).or as u32 })
 }

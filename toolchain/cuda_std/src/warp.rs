@@ -53,6 +53,7 @@ pub fn warp_id() -> u32 {
 /// for the operations below comes from the program's logic, not from here. On the CPU target: the lanes that exist and
 /// have not returned.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub fn activemask() -> u32 {
     target!(gpu { llvm::active_mask() } cpu { crate::cpu::active_mask() })
 }
@@ -68,6 +69,7 @@ pub fn lanes_below() -> u32 {
 /// # Safety
 /// The calling lane is in `mask`, and every lane of `mask` that has not returned makes the same call.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn sync_warp(mask: u32) {
     target!(gpu {
         // SAFETY: the caller's promise is the instruction's only demand.
@@ -83,6 +85,7 @@ pub unsafe fn sync_warp(mask: u32) {
 /// # Safety
 /// As for [`sync_warp`].
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn elect(mask: u32) -> bool {
     target!(gpu {
         #[cfg(target_feature = "sm_90")]

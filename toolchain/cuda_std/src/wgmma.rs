@@ -121,6 +121,7 @@ macro_rules! product {
         /// All threads of the warpgroup make the same call; the operands are valid; until [`wait_group`] says so nobody touches
         /// the accumulators or writes the operands.
         #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub unsafe fn $name(d: &mut [f32; $registers], a: Descriptor, b: Descriptor, accumulate: bool) {
             target!(gpu {
                 // SAFETY: the caller's promise.

@@ -13,7 +13,9 @@ use crate::eval::evaluation::{Evaluation, Verdict};
 use crate::interrupt::Interrupt;
 use crate::progress::{Progress, Total};
 use crate::report;
+use crate::report::run::{EVALUATION_FILE, REPORT_FILE, Run as Finished};
 use crate::run::plan::{NamedBars, PlanError, TrainPlan};
+use crate::text::{shown, shown_path};
 use crate::train::{Run, RunEnd};
 
 /// What `train --json` prints.
@@ -34,12 +36,13 @@ struct Trained<'a> {
 impl Arguments {
     /// Trains, tests, and writes evaluation and report into the run's folder.
     pub(in crate::cli) fn run(&self, global: &Global) -> Result<(), Error> {
+        self.check_outputs()?;
         let plan = self.resolve(global.device.into())?;
         let series = the_series(&plan)?;
         let interrupt = Interrupt::install().map_err(|error| Error::Failed(error.to_string()))?;
         let folder = plan.folder().map_err(PlanError::from)?;
         let (config, path) = (&plan.config, folder.path().to_owned());
-        tracing::info!("training in {}", path.display());
+        tracing::info!("training in {}", shown_path(&path));
         let mut progress = Progress::start(total(&plan), self.quiet);
         let deviations = from_simulator(&plan, config).then(|| deviations(&series.bars));
         let run = Run {
@@ -60,9 +63,9 @@ impl Arguments {
 
     fn conclude(&self, path: &Path, evaluation: &Evaluation) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(evaluation).expect("plain data with string keys") + "\n";
-        output::write_whole(&path.join("evaluation.json"), &text)?;
-        let report = path.join("report.html");
-        output::write_whole(&report, &report::html(&report::run::Run::read(path)?))?;
+        output::write_file(&path.join(EVALUATION_FILE), &text)?;
+        let report = path.join(REPORT_FILE);
+        output::write_file(&report, &report::html(&Finished::read(path)?))?;
         self.json.write(&Trained {
             folder: path,
             interrupted: false,
@@ -73,7 +76,7 @@ impl Arguments {
         if self.json.to_standard_output() {
             return Ok(());
         }
-        output::print(&format!("{}{}\n", summary(evaluation), report.display()))
+        output::print(&format!("{}{}\n", summary(evaluation), shown_path(&report)))
     }
 
     fn suspend(&self, path: &Path) -> Result<(), Error> {
@@ -82,7 +85,7 @@ impl Arguments {
         if self.json.to_standard_output() {
             return Ok(());
         }
-        output::print(&format!("stopped; go on with: onegraph train --resume {}\n", path.display()))
+        output::print(&format!("stopped; go on with: onegraph train --resume {}\n", shown_path(path)))
     }
 }
 
@@ -95,7 +98,7 @@ fn the_series(plan: &TrainPlan) -> Result<&NamedBars, PlanError> {
             Err(PlanError::Usage(format!(
                 "a run trades one series, and `--data` names {} ({}); start a run for each",
                 all.len(),
-                names.join(", ")
+                shown(&names.join(", "))
             )))
         }
     }

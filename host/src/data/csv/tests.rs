@@ -144,8 +144,17 @@ fn files_that_are_no_bars_say_what_they_are() {
 fn too_few_bars_are_refused() {
     let error = read_plainly(PLAIN.as_bytes()).and_then(|r| r.accept(4)).expect_err("there are 3").to_string();
     assert!(error.contains("has 3 bars, fewer than the 4 needed"), "{error}");
-    let header_only = read_plainly(b"timestamp,open,high,low,close,volume\n").expect("a table without rows");
-    assert!(header_only.accept(1).is_err());
+}
+
+#[test]
+fn a_file_without_rows_is_refused_in_every_format() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["none.csv", "none.parquet"] {
+        let path = folder.path().join(name);
+        write_bars(&path, &Bars::default()).expect("the folder has room");
+        let error = crate::data::read(&path, &ReadOptions::default()).expect_err(name);
+        assert!(error.bad_input && error.to_string().contains("has no rows; give a file"), "{error}");
+    }
 }
 
 #[test]
@@ -209,7 +218,7 @@ fn written_bars_read_back_bit_for_bit() {
     let error = write_bars(&folder.path().join("bars.xlsx"), &some_bars(1)).expect_err("no such format");
     assert!(error.bad_input);
     let error = write_bars(&folder.path().join("no/such/folder/x.csv"), &some_bars(1)).expect_err("no such folder");
-    assert!(error.bad_input && error.to_string().contains("check that the folder exists"), "{error}");
+    assert!(error.bad_input && error.to_string().contains("name a file in a folder that exists"), "{error}");
     let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it is there").collect();
     assert_eq!(left.len(), 2, "nothing half-written stays behind: {left:?}");
 }

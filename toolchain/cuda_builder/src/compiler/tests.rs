@@ -88,9 +88,12 @@ fn nothing_found_names_each_place_and_ends_with_the_command() {
     world.install("active", "1.95.0", false);
     let text = world.refusal().to_string();
     assert!(text.starts_with("no kernel compiler: kernels need rustc 1.95.0 or later"), "{text}");
-    assert!(text.contains("version 1.95.0, without the standard library's source (rust-src)"), "{text}");
-    assert!(text.contains("system/usr/bin/rustc: not there"), "{text}");
-    assert!(text.contains("target/kernel-toolchain: not there"), "{text}");
+    assert!(
+        text.contains("active/usr/bin/rustc, is rustc 1.95.0 without the standard library's source (rust-src)"),
+        "{text}"
+    );
+    assert!(text.contains("system/usr/bin/rustc, is not there"), "{text}");
+    assert!(text.contains("target/kernel-toolchain is not there"), "{text}");
     assert!(text.contains("rustup component add rust-src"), "{text}");
     assert!(text.ends_with("scripts/kernel-toolchain"), "{text}");
 }
@@ -104,21 +107,42 @@ fn only_an_old_compiler_is_the_wrong_version() {
     assert!(text.contains(&want) && text.ends_with("scripts/kernel-toolchain"), "{text}");
 }
 
-/// What the variable names is used or refused, never passed over.
+/// What the variable names is used or refused, never passed over; the text says what is there, why it will not do, and
+/// what to do.
 #[test]
 fn a_named_compiler_that_will_not_do_is_an_error() {
     let mut world = World::new();
     world.install("system", "1.96.0", true);
-    for (rustc, want) in [
-        (world.install("old", "1.80.0", true), "found rustc 1.80.0"),
-        (world.install("bare", "1.96.0", false), "without the standard library's source"),
-        (world.root("nowhere/rustc"), "not there"),
-        (script(&world.root("broken/rustc"), "echo 'no such luck' >&2; exit 1"), "failed: no such luck"),
-        (script(&world.root("odd/rustc"), "echo hello"), "names no release"),
+    let folder = world.root("folder/rustc");
+    fs::create_dir_all(&folder).unwrap();
+    let plain = script(&world.root("text/rustc"), "");
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+    for (rustc, what) in [
+        (world.install("old", "1.80.0", true), "is rustc 1.80.0"),
+        (world.install("bare", "1.96.0", false), "is rustc 1.96.0 without the standard library's source (rust-src)"),
+        (world.root("nowhere/rustc"), "is not there"),
+        (folder, "is no file"),
+        (plain, "does not run: Permission denied (os error 13)"),
+        (
+            script(&world.root("broken/rustc"), "echo 'no such luck' >&2; exit 1"),
+            "fails when asked for -vV: no such luck",
+        ),
+        (script(&world.root("silent/rustc"), "exit 1"), "fails when asked for -vV: no message"),
+        (script(&world.root("odd/rustc"), "echo hello"), "is no rustc: its answer to -vV names no release"),
     ] {
-        world.search.named = Some(rustc.into());
-        let text = world.refusal().to_string();
-        assert!(text.contains(want), "{want} is not in: {text}");
+        world.search.named = Some(rustc.clone().into());
+        let error = world.refusal();
+        let remedy = error.compiler_remedy().expect("it can be mended");
+        let want = format!(
+            "ONEGRAPH_KERNEL_RUSTC names {}, which {what}\n\
+             Kernels need rustc 1.95.0 or later together with the source of `core` (rust-src)\n{remedy}",
+            rustc.display()
+        );
+        assert_eq!(error.to_string(), want);
+        assert!(
+            remedy.contains("unset ONEGRAPH_KERNEL_RUSTC") && remedy.contains("scripts/kernel-toolchain"),
+            "{remedy}"
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use std::ptr;
 use super::executor::{Block, Worker};
 use super::fault::{Fault, FaultKind};
 use super::halt::Patience;
-use super::position::CURRENT;
+use super::position::{CURRENT, index_of};
 use super::stack::OnShortage;
 use super::team::Team;
 
@@ -56,6 +56,12 @@ impl Block<'_> {
         team.start(self);
         teams.under_way.borrow_mut().push((&raw const team, ptr::from_ref(self).cast()));
         self.drive(&team);
+        if run.options.check
+            && !run.stopped()
+            && let Some(fault) = team.state.shared.overrun(run.info(), index_of(run.shape.grid, self.linear))
+        {
+            run.record(self.linear, fault);
+        }
         teams.under_way.borrow_mut().pop();
         CURRENT.with(|current| current.block.set(ptr::null()));
         teams.idle.borrow_mut().push(team);

@@ -19,7 +19,7 @@ pub enum FaultKind {
     Panic,
     /// The kernel reported an error itself: a device assertion or a trap.
     Trap,
-    /// An access past the end of a view.
+    /// An access past the end of a view; a write just outside of a shared array.
     OutOfBounds,
     /// A vector access at an address that is not a multiple of its size.
     Unaligned,
@@ -84,11 +84,11 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The kernel.
     pub kernel: &'static KernelInfo,
-    /// The thread that met the fault; none if the launch was refused.
+    /// The thread that met the fault; none if the launch was refused, or if it is known of the block alone.
     pub place: Option<Place>,
     /// The other thread of a race.
     pub other: Option<Place>,
-    /// The line that the thread stood at, `file:line`.
+    /// The line that the thread stood at, or that declares what it harmed, `file:line`.
     pub line: Option<String>,
     /// What happened, with names and numbers.
     pub message: String,

@@ -3,17 +3,25 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
+use std::slice;
 
-use super::fault::{FaultKind, raise};
+use super::fault::{Fault, FaultKind, raise};
 use super::position::CURRENT;
 use super::shadow::Shadow;
 use super::state::state;
+use crate::launch::KernelInfo;
+use crate::shape::Dim3;
 
 /// Most shared memory that a block can have, bytes: 227 KB, as on compute capability 9.0.
 pub(super) const MAX_SHARED_BYTES: usize = 227 * 1024;
 
 /// The strictest alignment that the hardware asks for in shared memory: that of swizzled bulk copies.
 const ALIGN: usize = 1024;
+
+/// Bytes before and behind a zone that hold [`GUARD`] while checking. What raw pointers do is not seen access by access; what
+/// they wrote just outside their array is seen when the block ends.
+const GUARD_BYTES: usize = ALIGN;
+const GUARD: u8 = 0xA5;
 
 /// The place in the source that declares a zone of shared memory, and the type that it was declared for.
 #[derive(Clone, Copy, Debug)]
@@ -42,34 +50,56 @@ impl PartialEq for SharedSite {
 /// Memory with the strictest alignment.
 struct Zone {
     site: Option<SharedSite>,
+    /// Between the guards, if there are any.
     start: *mut u8,
     bytes: usize,
+    /// Bytes of each guard.
+    guard: usize,
     shadow: Option<Box<Shadow>>,
     /// The block that it was last prepared for.
     block: Cell<u64>,
 }
 
 impl Zone {
-    fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes.max(1), ALIGN).expect("at most 227 KB")
+    fn layout(bytes: usize, guard: usize) -> Layout {
+        Layout::from_size_align((guard + bytes + guard).max(1), ALIGN).expect("at most 227 KB and two guards")
     }
 
     fn new(site: Option<SharedSite>, bytes: usize, check: bool) -> Self {
-        let layout = Self::layout(bytes);
+        let guard = if check { GUARD_BYTES } else { 0 };
+        let layout = Self::layout(bytes, guard);
         // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc(layout) };
-        if start.is_null() {
+        let whole = unsafe { alloc(layout) };
+        if whole.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: the memory was allocated with at least `bytes`. Rust code must not read memory that nothing wrote, which
-        // a kernel's shared memory is on the device; here it holds all ones, a NaN as a float.
-        unsafe { start.write_bytes(0xFF, bytes) };
+        // SAFETY: the memory was allocated with at least a guard, `bytes`, and a guard. Rust code must not read memory that
+        // nothing wrote, which a kernel's shared memory is on the device; here it holds all ones, a NaN as a float.
+        let start = unsafe {
+            whole.write_bytes(GUARD, layout.size());
+            let start = whole.add(guard);
+            start.write_bytes(0xFF, bytes);
+            start
+        };
         let shadow = check.then(|| {
             let mut shadow = Box::new(Shadow::new(bytes));
             shadow.set_address(start as u64);
             shadow
         });
-        Self { site, start, bytes, shadow, block: Cell::new(0) }
+        Self { site, start, bytes, guard, shadow, block: Cell::new(0) }
+    }
+
+    /// What was written outside of the zone since it was made, as bytes from its start.
+    fn overrun(&self) -> Option<isize> {
+        let at = [-self.guard.cast_signed(), self.bytes.cast_signed()];
+        at.into_iter().find_map(|first| {
+            // SAFETY: a guard, part of the zone's allocation and written when that was made; no thread of the block is running.
+            let guard = unsafe { slice::from_raw_parts(self.start.offset(first), self.guard) };
+            if guard == &[GUARD; GUARD_BYTES][..self.guard] {
+                return None;
+            }
+            Some(first + guard.iter().position(|&byte| byte != GUARD)?.cast_signed())
+        })
     }
 
     /// While checking, forgets what an earlier block wrote.
@@ -86,8 +116,8 @@ impl Zone {
 
 impl Drop for Zone {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.start, Self::layout(self.bytes)) };
+        // SAFETY: allocated in `new` with this layout; the zone begins behind the first guard.
+        unsafe { dealloc(self.start.sub(self.guard), Self::layout(self.bytes, self.guard)) };
     }
 }
 
@@ -127,6 +157,22 @@ impl SharedMemory {
         };
         zone.prepare(self.block.get());
         zone.start
+    }
+
+    /// Whether a thread of block `block`, which has ended, wrote just outside of one of its arrays.
+    pub(super) fn overrun(&self, kernel: &'static KernelInfo, block: Dim3) -> Option<Fault> {
+        let zones = self.zones.borrow();
+        let (zone, at) =
+            std::iter::once(&self.dynamic).chain(zones.iter()).find_map(|zone| Some((zone, zone.overrun()?)))?;
+        let place = if at < 0 { format!("{} bytes before", -at) } else { format!("at byte {at} of") };
+        let what = match zone.site {
+            Some(site) => format!("a shared array of {} bytes ({})", zone.bytes, site.element),
+            None => format!("dynamic shared memory, {} bytes; the launch's shape gives its size", zone.bytes),
+        };
+        let Dim3 { x, y, z } = block;
+        let message = format!("a thread of block ({x}, {y}, {z}) wrote {place} {what}");
+        let line = zone.site.map(|site| format!("{}:{}", site.at.file(), site.at.line()));
+        Some(Fault { line, ..Fault::of_launch(kernel, FaultKind::OutOfBounds, message) })
     }
 
     /// What the checker knows of the zone around `address`.

@@ -23,6 +23,7 @@ pub trait WarpMatchValue: Sized {
 /// # Safety
 /// The calling lane is in `mask`, and every lane of `mask` that has not returned makes the same call.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
     // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::match_any(mask, value) }
@@ -33,6 +34,7 @@ pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
 /// # Safety
 /// As for [`warp_match_any`].
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn warp_match_all<T: WarpMatchValue>(mask: u32, value: T) -> Option<u32> {
     // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::match_all(mask, value) }
@@ -78,6 +80,7 @@ macro_rules! impl_match {
     ($($type:ty as $bits:ident via $to_bits:expr, $any:ident, $all:ident;)*) => {$(
         impl WarpMatchValue for $type {
             #[inline(always)]
+            #[cfg_attr(not(target_os = "cuda"), track_caller)]
             unsafe fn match_any(mask: u32, value: Self) -> u32 {
                 let bits: $bits = $to_bits(value);
                 target!(gpu {
@@ -87,6 +90,7 @@ macro_rules! impl_match {
             }
 
             #[inline(always)]
+            #[cfg_attr(not(target_os = "cuda"), track_caller)]
             unsafe fn match_all(mask: u32, value: Self) -> Option<u32> {
                 let bits: $bits = $to_bits(value);
                 let equal = target!(gpu {

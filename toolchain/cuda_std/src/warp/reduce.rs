@@ -39,6 +39,7 @@ pub trait WarpReduceValue: Sized {
 /// The calling lane is in `mask`, and every lane of `mask` makes the same call with the same `op`; none of them has
 /// returned.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReductionOp) -> T {
     // SAFETY: the caller's promise, which is this function's own `# Safety`.
     unsafe { T::reduce(mask, value, op) }
@@ -150,6 +151,7 @@ macro_rules! impl_redux {
         combine!(int $combine, $type);
         impl WarpReduceValue for $type {
             #[inline(always)]
+            #[cfg_attr(not(target_os = "cuda"), track_caller)]
             unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self {
                 target!(gpu {
                     // SAFETY: the caller's promise is the instruction's only demand.
@@ -174,6 +176,7 @@ macro_rules! impl_tree {
         combine!($kind $combine, $type);
         impl WarpReduceValue for $type {
             #[inline(always)]
+            #[cfg_attr(not(target_os = "cuda"), track_caller)]
             unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self {
                 target!(gpu {
                     // SAFETY: the caller's promise, which is this function's own `# Safety`.

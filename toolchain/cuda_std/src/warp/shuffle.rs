@@ -54,6 +54,7 @@ macro_rules! shuffle_function {
         /// The calling lane is in `mask`, and every lane of `mask` that has not returned makes the same call. If the source
         /// lane is not in `mask` the value is unspecified.
         #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
         pub unsafe fn $name<T: WarpShuffleValue>(mask: u32, value: T, $b: u32, width: u32) -> (T, bool) {
             // SAFETY: the caller's promise, which is this function's own `# Safety`.
             unsafe { T::shuffle(WarpShuffleMode::$mode, mask, value, $b, width) }
@@ -107,11 +108,13 @@ fn source(mode: WarpShuffleMode, lane: u32, b: u32, width: u32) -> Option<u32> {
 }
 
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 fn check_width(width: u32) {
     assert!(width.is_power_of_two() && width <= 32, "a shuffle's width is a power of two of at most 32");
 }
 
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 unsafe fn shuffle_words<const N: usize>(
     mode: WarpShuffleMode,
     mask: u32,
@@ -163,6 +166,7 @@ macro_rules! impl_shuffle {
     ($($type:ty: $words:literal, |$value:ident| $split:expr, |$parts:ident| $join:expr;)*) => {$(
         impl WarpShuffleValue for $type {
             #[inline(always)]
+            #[cfg_attr(not(target_os = "cuda"), track_caller)]
             unsafe fn shuffle(mode: WarpShuffleMode, mask: u32, $value: Self, b: u32, width: u32) -> (Self, bool) {
                 let words: [u32; $words] = $split;
                 // SAFETY: the caller's promise, which is this function's own `# Safety`.

@@ -19,6 +19,7 @@ mod llvm {
 /// # Safety
 /// The calling lane is in `mask`, and every lane of `mask` that has not returned makes the same call.
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
     target!(gpu {
         // SAFETY: the caller's promise is the instruction's only demand.
@@ -31,6 +32,7 @@ pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
 /// # Safety
 /// As for [`warp_vote_all`].
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
     target!(gpu {
         // SAFETY: the caller's promise is the instruction's only demand.
@@ -43,6 +45,7 @@ pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
 /// # Safety
 /// As for [`warp_vote_all`].
 #[inline(always)]
+#[cfg_attr(not(target_os = "cuda"), track_caller)]
 pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     target!(gpu {
         // SAFETY: the caller's promise is the instruction's only demand.

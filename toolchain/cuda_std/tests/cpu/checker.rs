@@ -1,7 +1,7 @@
 //! Every fault that the checker knows is found and named: kernel, line, block, thread, memory. None is raised by a correct
 //! kernel of each kind (`correct.rs`).
 
-use crate::common::{Buffer, checking, plain};
+use crate::common::{Buffer, checking, marked_line, plain};
 use cuda_std::cpu::{self, Fault, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::shape::Dim3;
@@ -40,7 +40,7 @@ fn out_of_bounds() {
         assert_eq!(fault.kind, FaultKind::OutOfBounds);
         assert_eq!(fault.place.unwrap().block, Dim3::new(64, 0, 0));
         let address = format!("{:#x}", values.address() + 69 * 4);
-        let line = format!("checker.rs:{}", line_of("PAST_END"));
+        let line = line_of("PAST_END");
         says(
             &fault,
             &[
@@ -56,9 +56,8 @@ fn out_of_bounds() {
 }
 
 /// The line of this file that ends with the mark.
-fn line_of(mark: &str) -> usize {
-    let mark = format!("// {mark}");
-    1 + include_str!("checker.rs").lines().position(|line| line.ends_with(&mark)).unwrap()
+fn line_of(mark: &str) -> String {
+    marked_line("checker.rs", include_str!("checker.rs"), mark)
 }
 
 #[kernel]
@@ -166,7 +165,7 @@ fn barrier_divergence() {
     plain().run(shape, &some_skip_barrier::launch(33)).unwrap();
 
     let found = fault(FaultKind::BarrierDivergence, shape, two_barriers::launch);
-    let lines = [line_of("FIRST"), line_of("SECOND")].map(|line| format!("checker.rs:{line}"));
+    let lines = [line_of("FIRST"), line_of("SECOND")];
     says(&found, &["kernel `two_barriers`", &lines[0], &lines[1]]);
 
     for executor in [plain(), checking(4)] {
@@ -267,7 +266,7 @@ fn races() {
     assert_ne!(found.place, found.other);
 
     let found = fault(FaultKind::Race, LaunchShape::linear(1, 64), || no_barrier::launch(data.view_mut()));
-    let lines = [line_of("RACE_WRITE"), line_of("RACE_READ")].map(|line| format!("checker.rs:{line}"));
+    let lines = [line_of("RACE_WRITE"), line_of("RACE_READ")];
     says(&found, &["kernel `no_barrier`", &lines[0], &lines[1]]);
     assert_eq!(found.place.unwrap().thread.x ^ 32, found.other.unwrap().thread.x);
 

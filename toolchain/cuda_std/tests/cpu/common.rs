@@ -1,4 +1,4 @@
-//! Memory and executors for the tests.
+//! Memory, executors, and places in the source for the tests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,4 +80,12 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
         // SAFETY: the memory is the vector that the buffer owns, of this length and type; no launch is under way.
         unsafe { std::slice::from_raw_parts(self.memory.address() as *const T, self.len) }.to_vec()
     }
+}
+
+/// The place `FILE:LINE` of the line that ends with the comment `// MARK`; `source` is the file's text.
+#[track_caller]
+pub fn marked_line(file: &str, source: &str, mark: &str) -> String {
+    let mark = format!("// {mark}");
+    let line = source.lines().position(|line| line.ends_with(&mark)).expect("a marked line");
+    format!("{file}:{}", 1 + line)
 }

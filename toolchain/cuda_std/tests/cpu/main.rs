@@ -5,4 +5,6 @@ mod checker;
 mod common;
 mod correct;
 mod executor;
+mod guards;
+mod lines;
 mod overflow;

@@ -1,0 +1,181 @@
+//! The files that commands read and write.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{assert_has, command, onegraph, stderr, stdout};
+
+/// Runs the program in a folder and demands that it refuses the arguments with these words.
+#[track_caller]
+fn refused(folder: &Path, arguments: &[&str], parts: &[&str]) {
+    let output = command(arguments).current_dir(folder).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    assert_has(&stderr(&output), parts);
+}
+
+#[test]
+fn two_results_never_share_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("sub")).expect("room");
+    symlink(".", at("here")).expect("room");
+    symlink("a.csv", at("link")).expect("room");
+    let whole = at("a.csv").display().to_string();
+    for other in ["a.csv", "./a.csv", "sub/../a.csv", "here/a.csv", "link", &whole] {
+        let parts = ["error: --out a.csv and --json ", other, "are one file", "name two files"];
+        refused(folder.path(), &["data", "simulate", "--bars", "9", "--out", "a.csv", "--json", other], &parts);
+        refused(folder.path(), &["graph", "--dot", "a.csv", "--json", other], &["--dot a.csv and --json ", "one file"]);
+    }
+    assert!(!at("a.csv").exists(), "refused before anything was written");
+    let simulate = ["data", "simulate", "--bars", "9", "--out", "a.csv", "--json", "b.json"];
+    let output = command(&simulate).current_dir(folder.path()).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    // Nor with a file that is read.
+    let before = fs::read(at("a.csv")).expect("the market");
+    fs::hard_link(at("a.csv"), at("hard")).expect("room");
+    for other in ["a.csv", "here/a.csv", "link", "hard"] {
+        let parts = ["FILE a.csv and --json ", "are one file"];
+        refused(folder.path(), &["data", "inspect", "a.csv", "--json", other], &parts);
+    }
+    assert_eq!(fs::read(at("a.csv")).expect("the market"), before);
+    for command in ["train", "bench"] {
+        for (arguments, named) in [
+            (&["--data", "a.csv", "--json", "link"][..], "--data a.csv and --json link"),
+            (&["--config", "my.toml", "--json", "./my.toml"], "--config my.toml and --json ./my.toml"),
+            (&["--json", "onegraph.toml"], "--config onegraph.toml and --json onegraph.toml"),
+            (&["--out", "run", "--json", "run/run.json"], "the run's run/run.json and --json run/run.json"),
+            (&["--out", "run", "--json", "run"], "the run's folder run and --json run"),
+            (&["--resume", "run", "--json", "run/report.html"], "the run's run/report.html and --json"),
+        ] {
+            refused(folder.path(), &[&[command][..], arguments].concat(), &[named, "are one file"]);
+        }
+    }
+    for (arguments, named) in [
+        (&["--out", "x", "--json", "./x"][..], "--out x and --json ./x"),
+        (&["--json", "sub/report.html"], "--out sub/report.html and --json sub/report.html"),
+        (&["--out", "sub/metrics.jsonl"], "the run's sub/metrics.jsonl and --out sub/metrics.jsonl"),
+    ] {
+        refused(folder.path(), &[&["report", "sub"][..], arguments].concat(), &[named, "are one file"]);
+    }
+    assert_eq!(fs::read(at("a.csv")).expect("the market"), before);
+    assert!(!at("run").exists(), "refused before anything was written");
+    // A device takes several.
+    let output = onegraph(&["graph", "--dot", "/dev/null", "--json", "/dev/null"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn a_dash_is_standard_output_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dot = onegraph(&["graph", "--dot", "-"]);
+    assert_eq!(dot.status.code(), Some(0), "{}", stderr(&dot));
+    let text = stdout(&dot);
+    assert!(text.starts_with("digraph") && text.trim_end().ends_with('}'), "the picture alone: {text}");
+    assert_eq!(stdout(&onegraph(&["graph", "--json", "-"])), stdout(&onegraph(&["graph", "--json"])));
+    for both in [&["graph", "--dot", "-", "--json"][..], &["graph", "--dot", "-", "--json", "-"]] {
+        refused(folder.path(), both, &["--dot and --json both go to standard output; name a file for one of them"]);
+    }
+    let both = ["report", ".", "--out", "-", "--json"];
+    refused(folder.path(), &both, &["--out and --json both go to standard output; name a file for one of them"]);
+    refused(
+        folder.path(),
+        &["data", "simulate", "--out", "-"],
+        &["--out: standard output takes no market", ".parquet"],
+    );
+    refused(folder.path(), &["data", "inspect", "-"], &["FILE: standard input cannot be inspected", "./-"]);
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_written_file_has_the_mode_that_the_umask_leaves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (umask, want) in [("022", 0o644), ("077", 0o600), ("002", 0o664)] {
+        let script = format!(
+            "umask {umask}; {} data simulate --bars 9 --out m{umask}.csv --json j{umask}",
+            env!("CARGO_BIN_EXE_onegraph")
+        );
+        let output = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().expect("a shell");
+        assert!(output.status.success(), "{}", stderr(&output));
+        for name in [format!("m{umask}.csv"), format!("j{umask}")] {
+            let mode = fs::metadata(folder.path().join(&name)).expect("it was written").mode() & 0o777;
+            assert_eq!(mode, want, "{name}: {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn a_place_that_takes_no_file_is_a_wrong_argument() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("folder.csv")).expect("room");
+    fs::write(at("file"), "").expect("room");
+    for (out, reason) in [
+        ("folder.csv", "it is a folder"),
+        ("folder.csv/", "it is a folder"),
+        ("none/x.csv", "No such file or directory (os error 2)"),
+        ("file/x.csv", "Not a directory (os error 20)"),
+    ] {
+        let error = format!("error: {out}: cannot be written: {reason}; name a file");
+        refused(folder.path(), &["data", "simulate", "--bars", "9", "--out", out], &[&error]);
+        let error = format!("error: cannot write {out}: {reason}; choose another place");
+        refused(folder.path(), &["graph", "--dot", out], &[&error]);
+    }
+    // Nothing is left, and the name of what was being written never shows.
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().expect("coreutils").success());
+    let _socket = UnixListener::bind(at("socket")).expect("a socket");
+    symlink("pipe", at("link")).expect("room");
+    for (name, kind) in
+        [("pipe", "a pipe"), ("link", "a pipe"), ("socket", "a socket"), (".", "a folder"), ("/dev/zero", "a device")]
+    {
+        let start = Instant::now();
+        let mut child = command(&["data", "inspect", name]);
+        child.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().expect("the program starts");
+        while child.try_wait().expect("a child").is_none() {
+            if start.elapsed() > Duration::from_secs(20) {
+                child.kill().expect("our own child");
+                panic!("{name} is waited for");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().expect("it has ended");
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert_eq!(stderr(&output), format!("error: {name}: is {kind}; name a regular file\n"));
+    }
+}
+
+#[test]
+fn a_file_without_rows_is_refused_and_one_bar_has_no_known_length() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let header = "time,open,high,low,close,volume\n";
+    fs::write(folder.path().join("header.csv"), header).expect("room");
+    for arguments in [&["data", "inspect", "header.csv"][..], &["data", "inspect", "header.csv", "--bar", "1h"]] {
+        refused(folder.path(), arguments, &["error: header.csv: has no rows; give a file that holds bars or ticks"]);
+    }
+    fs::write(folder.path().join("one.csv"), format!("{header}2024-01-02,1,2,1,1,5\n")).expect("room");
+    let run = |arguments: &[&str]| command(arguments).current_dir(folder.path()).output().expect("the program starts");
+    let text = stdout(&run(&["data", "inspect", "one.csv"]));
+    assert_has(&text, &["interval          unknown\n", "sessions          unknown\n", "bars              1\n"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&run(&["data", "inspect", "one.csv", "--json"]))).expect("JSON");
+    assert!(json["interval_s"].is_null() && json["interval_share"].is_null(), "{json}");
+    refused(
+        folder.path(),
+        &["data", "inspect", "one.csv", "--bar", "1d"],
+        &["has one bar, whose length cannot be known"],
+    );
+}

@@ -1,0 +1,195 @@
+//! The program as a user runs it, on a machine without a driver.
+
+mod files;
+
+use std::process::{Command, Output};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onegraph"));
+    command.args(arguments).env("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1").env_remove("ONEGRAPH_DEVICE_INDEX");
+    command
+}
+
+fn onegraph(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the program starts")
+}
+
+fn assert_has(text: &str, parts: &[&str]) {
+    parts.iter().for_each(|part| assert!(text.contains(part), "{part} is not in: {text}"));
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+#[test]
+fn doctor_without_a_driver_says_so_and_that_the_cpu_works() {
+    let output = onegraph(&["doctor"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert_has(
+        &text,
+        &["works on the CPU", "missing  driver: no CUDA driver found", "mend: ", "ok       CPU", "sm_80 with"],
+    );
+    assert_eq!(stderr(&output), "");
+}
+
+/// What is there, why it will not do, and what to do: as the build says it.
+#[test]
+fn doctor_tells_what_is_wrong_with_the_kernel_compiler_that_was_named() {
+    for (named, what) in [("/nonexistent/rustc", "is not there"), ("/bin/true", "is no rustc")] {
+        let output = command(&["doctor"]).env("ONEGRAPH_KERNEL_RUSTC", named).output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let line = format!("missing  kernel compiler: ONEGRAPH_KERNEL_RUSTC names {named}, which {what}");
+        let mend = "mend: unset ONEGRAPH_KERNEL_RUSTC, or point it at such a compiler; scripts/kernel-toolchain";
+        assert_has(&stdout(&output), &[&line, "Kernels need rustc 1.95.0 or later together with the source", mend]);
+    }
+}
+
+#[test]
+fn doctor_fails_when_the_gpu_that_was_asked_for_is_missing() {
+    let output = onegraph(&["doctor", "--device", "cuda"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_has(&stderr(&output), &["error: no CUDA driver found", "ONEGRAPH_LIBCUDA", "--device cpu"]);
+    let text = stdout(&output);
+    assert!(!text.contains("works on the"), "{text}");
+    assert_has(&text, &["does not work on the GPU, which was asked for; works with `--device cpu`\n"]);
+    let report = stdout(&onegraph(&["doctor", "--device", "cuda", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON alone");
+    assert_eq!((&report["device"], &report["works"]), (&"cpu".into(), &false.into()));
+}
+
+#[test]
+fn doctor_json_has_a_stable_shape() {
+    let report: serde_json::Value =
+        serde_json::from_str(&stdout(&onegraph(&["doctor", "--json"]))).expect("JSON alone");
+    assert_eq!((&report["device"], &report["works"]), (&"cpu".into(), &true.into()));
+    let checks = report["checks"].as_array().expect("a list");
+    let driver = checks.iter().find(|check| check["name"] == "driver").expect("a line about the driver");
+    assert_eq!(driver["ok"], false);
+    assert!(driver["detail"].is_string() && driver["mend"].is_string());
+    assert_eq!(report["preset"], "small");
+    let parts = report["memory"]["parts"].as_array().expect("a list");
+    let sum: u64 = parts.iter().filter_map(|part| part["bytes"].as_u64()).sum();
+    assert_eq!(report["memory"]["total_bytes"], sum);
+}
+
+#[test]
+fn doctor_says_what_a_preset_needs() {
+    let text = stdout(&onegraph(&["doctor", "--preset", "full"]));
+    assert_has(&text, &["memory: preset full needs ", " free: replay ring 3.1 GiB + "]);
+}
+
+#[test]
+fn graph_shows_text_dot_and_json() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dot, json) = (folder.path().join("step.dot"), folder.path().join("step.json"));
+    let output = onegraph(&["graph", "--dot", dot.to_str().expect("UTF-8"), "--json", json.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_has(&stdout(&output), &["counters", "per_sample  after counters", "gather_f32_rows_padded"]);
+    let dot = std::fs::read_to_string(dot).expect("the DOT file");
+    assert_has(&dot, &["digraph", "c0 -> c1", "increment_step_counters"]);
+    let written: host::graph::GraphDescription =
+        serde_json::from_str(&std::fs::read_to_string(json).expect("the JSON file")).expect("a description");
+    let printed = serde_json::from_str(&stdout(&onegraph(&["graph", "--json"]))).expect("JSON alone");
+    assert_eq!(written, printed);
+    assert_eq!(written.children[0].name, "counters");
+}
+
+#[test]
+fn wrong_arguments_and_places_exit_with_two() {
+    for (arguments, parts) in [
+        (
+            &["graph", "--dot", "/nonexistent/folder/x.dot"][..],
+            &["cannot write /nonexistent/folder/x.dot: No such file or directory (os error 2); choose another place"][..],
+        ),
+        (&["graph", "--device", "gpu"][..], &["gpu", "auto", "cuda", "cpu"][..]),
+        (&["grahp"][..], &["grahp", "graph"][..]),
+        (&[][..], &["Usage"][..]),
+    ] {
+        let output = onegraph(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert_has(&stderr(&output), parts);
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_onegraph"))
+        .args(["graph", "--device", "cuda"])
+        .env("ONEGRAPH_DEVICE_INDEX", "first")
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert_has(&stderr(&output), &["ONEGRAPH_DEVICE_INDEX", "`first`"]);
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let script = format!("set -o pipefail; {} graph --json | head -n 1", env!("CARGO_BIN_EXE_onegraph"));
+    let output = Command::new("bash").args(["-c", &script]).output().expect("a shell");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// What a terminal obeys is never printed as it came: in arguments, file names, symbols, and settings.
+#[test]
+fn control_characters_of_others_are_written_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let evil = folder.path().join("x\u{1b}[31m\n\u{202e}.csv");
+    std::fs::write(
+        &evil,
+        "time,open,high,low,close,volume,symbol\n2024-01-02,1,2,1,1,5,A\u{1b}]0;title\u{7}\n2024-01-03,1,2,1,1,5,A\u{1b}]0;title\u{7}\n",
+    )
+    .expect("room");
+    let evil = evil.to_str().expect("UTF-8");
+    let escaped = r"x\u{1b}[31m\n\u{202e}.csv";
+    let gone = format!("{evil}.gone");
+    for (arguments, code, parts) in [
+        (&["data", "inspect", evil][..], 0, &[escaped, r"A\u{1b}]0;title\u{7}"][..]),
+        (
+            &["data", "inspect", evil, "--symbol", "B\u{9b}1m"],
+            2,
+            &[escaped, r"B\u{9b}1m", r"it has: A\u{1b}]0;title\u{7}"],
+        ),
+        (&["data", "inspect", &gone], 2, &[escaped]),
+        (&["data", "simulate", "--bars", "3", "--out", evil], 0, &[escaped]),
+        (&["data", "simulate", "--out", &gone], 2, &[escaped]),
+        (&["graph", "--dot", evil, "--json", evil], 2, &[escaped, "--dot", "--json"]),
+        (&["train", "--config", &gone], 2, &[escaped, "cannot be read"]),
+        (&["train", "--set", "l\u{1b}r=1\n"], 2, &[r"--set l\u{1b}r=1\n", r"no key `l\u{1b}r`"]),
+        (&["train", "--resume", &gone], 2, &[escaped, "is no run"]),
+        (&["train", "--data", &gone], 2, &[escaped, "cannot be read"]),
+        (&["train", "--data", evil, "--json", evil], 2, &[escaped, "--data", "--json"]),
+        (&["report", &gone], 2, &[escaped, "there is no such folder"]),
+        (&["graph", "--device", "gpu\u{1b}[31m\n"], 2, &[r"gpu\u{1b}[31m\n", "auto"]),
+        (&["gra\u{1b}ph"], 2, &[r"gra\u{1b}ph"]),
+        (&["graph", "--no\u{7}such"], 2, &[r"--no\u{7}such"]),
+    ] {
+        let output = onegraph(arguments);
+        let text = format!("{}{}", stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text:?}");
+        assert_has(&text, parts);
+        let raw = text.chars().find(|c| c.is_control() && *c != '\n' || *c == '\u{202e}');
+        assert_eq!(raw, None, "{arguments:?}: {text:?}");
+    }
+    for (name, value) in [
+        ("ONEGRAPH_DEVICE_INDEX", "1\u{1b}[31m"),
+        ("ONEGRAPH_LIBCUDA", "/none\u{1b}[31m"),
+        ("ONEGRAPH_KERNEL_RUSTC", "/none\u{1b}[31m"),
+    ] {
+        let output = command(&["doctor", "--device", "cuda"]).env(name, value).output().expect("the program starts");
+        let text = format!("{}{}", stdout(&output), stderr(&output));
+        assert!(!text.contains('\u{1b}') && text.contains(r"\u{1b}[31m"), "{name}: {text:?}");
+    }
+}
+
+/// Standard error is no terminal here, so that the log is text alone, `NO_COLOR` or not.
+#[test]
+fn the_log_in_a_file_has_no_colours() {
+    for no_color in ["", "1"] {
+        let mut graph = command(&["graph", "-vv"]);
+        let output = graph.env("NO_COLOR", no_color).output().expect("the program starts");
+        assert_has(&stderr(&output), &["INFO", "working on the CPU"]);
+        assert!(!stderr(&output).contains('\u{1b}'), "{:?}", stderr(&output));
+    }
+}
