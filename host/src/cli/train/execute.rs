@@ -7,13 +7,12 @@ use serde::Serialize;
 use super::super::output;
 use super::super::{Error, Global};
 use super::Arguments;
-use crate::config::Config;
-use crate::data::simulate::{Market, deviations};
 use crate::eval::evaluation::{Evaluation, Verdict};
+use crate::eval::tear_sheet;
 use crate::interrupt::Interrupt;
 use crate::progress::{Progress, Total};
 use crate::report;
-use crate::run::plan::{NamedBars, PlanError, TrainPlan};
+use crate::run::plan::{PlanError, TrainPlan, known_deviations};
 use crate::train::{Run, RunEnd};
 
 /// What `train --json` prints.
@@ -35,13 +34,13 @@ impl Arguments {
     /// Trains, tests, and writes evaluation and report into the run's folder.
     pub(in crate::cli) fn run(&self, global: &Global) -> Result<(), Error> {
         let plan = self.resolve(global.device.into())?;
-        let series = the_series(&plan)?;
+        let series = plan.series()?;
         let interrupt = Interrupt::install().map_err(|error| Error::Failed(error.to_string()))?;
         let folder = plan.folder().map_err(PlanError::from)?;
         let (config, path) = (&plan.config, folder.path().to_owned());
         tracing::info!("training in {}", path.display());
         let mut progress = Progress::start(total(&plan), self.quiet);
-        let deviations = from_simulator(&plan, config).then(|| deviations(&series.bars));
+        let deviations = known_deviations(&plan.record, config, &series.bars);
         let run = Run {
             device: &plan.device,
             config,
@@ -73,7 +72,7 @@ impl Arguments {
         if self.json.to_standard_output() {
             return Ok(());
         }
-        output::print(&format!("{}{}\n", summary(evaluation), report.display()))
+        output::print(&format!("{}{}\n", tear_sheet::headline(evaluation), report.display()))
     }
 
     fn suspend(&self, path: &Path) -> Result<(), Error> {
@@ -86,25 +85,6 @@ impl Arguments {
     }
 }
 
-/// The one series that a run trades.
-fn the_series(plan: &TrainPlan) -> Result<&NamedBars, PlanError> {
-    match &plan.bars[..] {
-        [series] => Ok(series),
-        all => {
-            let names: Vec<&str> = all.iter().map(|series| series.name.as_str()).collect();
-            Err(PlanError::Usage(format!(
-                "a run trades one series, and `--data` names {} ({}); start a run for each",
-                all.len(),
-                names.join(", ")
-            )))
-        }
-    }
-}
-
-fn from_simulator(plan: &TrainPlan, config: &Config) -> bool {
-    plan.record.data.is_none() && config.sim.market == Market::MeanReverting
-}
-
 fn total(plan: &TrainPlan) -> Total {
     let (folds, epochs) = (plan.config.folds as u32, plan.config.epochs);
     let checkpoint = plan.resume.as_ref().and_then(|resume| resume.checkpoint.as_ref());
@@ -113,23 +93,4 @@ fn total(plan: &TrainPlan) -> Total {
         (id.fold - 1) * epochs + id.epoch
     });
     Total { epochs: folds * epochs, resumed_at, folds }
-}
-
-/// The result for a terminal.
-fn summary(evaluation: &Evaluation) -> String {
-    let mut text = format!("{}\n\n", evaluation.sentence);
-    text += &format!("{:<16} {:>8} {:>10} {:>10} {:>8}\n", "", "Sharpe", "return", "drawdown", "trades");
-    let agent = [("agent", &evaluation.agent)];
-    let baselines = evaluation.baselines.iter().map(|named| (named.name.as_str(), &named.performance));
-    for (name, path) in agent.into_iter().chain(baselines) {
-        text += &format!(
-            "{:<16} {:>8.2} {:>9.2}% {:>9.2}% {:>8}\n",
-            name.replace('_', " "),
-            path.sharpe,
-            100.0 * path.total_return,
-            100.0 * path.max_drawdown,
-            path.n_trades
-        );
-    }
-    text + "\n"
 }
