@@ -53,7 +53,8 @@ impl Arguments {
         let bars = &plan.series()?.bars;
         let unwritable = |source| Error::Output { path: self.out.clone(), source };
         // Under another name until it is whole, in the same folder, and before the work, so that a wrong place costs nothing.
-        let folder = tempfile::Builder::new().prefix(".writing-").tempdir_in(folder_of(&self.out)).map_err(unwritable)?;
+        let folder =
+            tempfile::Builder::new().prefix(".writing-").tempdir_in(folder_of(&self.out)).map_err(unwritable)?;
         let temporary = folder.path().join("step.safetensors");
 
         let folds = walk_forward(bars.len(), plan.config.folds, plan.config.episode_len as usize);

@@ -64,7 +64,8 @@ impl Arguments {
     fn choose(&self) -> Result<Chosen, Error> {
         if let Some((folder, id)) = RunFolder::of_checkpoint(&self.checkpoint).map_err(PlanError::from)? {
             let is_best = folder.best_checkpoint(id.fold).map_err(PlanError::from)? == Some(id);
-            let note = "This checkpoint was named, not chosen by validation: the best of several tests is the luckiest one.";
+            let note =
+                "This checkpoint was named, not chosen by validation: the best of several tests is the luckiest one.";
             let notes = if is_best { Vec::new() } else { vec![note.to_owned()] };
             return Ok(Chosen { run: Begun::open(folder)?, checkpoints: vec![id], notes });
         }
@@ -95,13 +96,8 @@ impl Arguments {
         }
         let series = read_files(&[path.to_owned()], &options, least_bars(&run.config))?.remove(0);
         let device = global.open()?;
-        let testing = Testing {
-            device: &device,
-            config: &run.config,
-            bars: &series.bars,
-            folder: &run.folder,
-            deviations: None,
-        };
+        let testing =
+            Testing { device: &device, config: &run.config, bars: &series.bars, folder: &run.folder, deviations: None };
         let epochs = run.folder.epochs().map_err(PlanError::from)?;
         let mut evaluation = testing.on_all_bars(chosen.checkpoints[0], &epochs)?;
         evaluation.notes.extend(notes_on(path, &BarsRecord::new(&series.bars), &run.record));

@@ -111,8 +111,7 @@ impl Setup {
         let device = Device::open(choice)?;
         let preset = self.preset.unwrap_or_else(|| default_preset(&device));
         let config = self.config(preset, Path::new("."))?;
-        let bars =
-            if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
+        let bars = if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
         let data = (!self.data.is_empty()).then(|| record_files(&self.data, &options)).transpose()?;
         let record = RunRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -70,9 +70,8 @@ mod tests {
         let branches = json!([[0.1, 0.2, 0.3, 0.4], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6]]);
         let flat = json!([0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.0, 1.0, 0.0, 0.0, 0.2, 0.2, 0.6]);
         let named = json!({"hold": [0.2, 0.2, 0.6], "size": [0.5, 0.5, 0.0]});
-        let of = |mix: &Value, branch| {
-            EpochMetrics::new(json!({ "actions": mix })).expect("an object").action_mix(branch)
-        };
+        let of =
+            |mix: &Value, branch| EpochMetrics::new(json!({ "actions": mix })).expect("an object").action_mix(branch);
         for form in [&branches, &flat, &named] {
             assert_eq!(of(form, 1), Some(vec![0.5, 0.5, 0.0]));
             assert_eq!(of(form, 3), Some(vec![0.2, 0.2, 0.6]));

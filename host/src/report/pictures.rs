@@ -73,9 +73,12 @@ fn fold_starts(evaluation: &Evaluation) -> Vec<(f64, String)> {
 const LEFT: f64 = 62.0;
 const ROW: f64 = 22.0;
 
+/// A bar: name, style, ratio, interval where it has one.
+type Row = (String, usize, f64, Option<(f64, f64)>);
+
 /// Sharpe ratios of training, validation and test as bars, the test's with its interval.
 pub fn side_by_side(evaluation: &Evaluation) -> String {
-    let rows: Vec<(String, usize, f64, Option<(f64, f64)>)> = evaluation
+    let rows: Vec<Row> = evaluation
         .folds
         .iter()
         .enumerate()
@@ -147,6 +150,6 @@ pub fn side_by_side(evaluation: &Evaluation) -> String {
         }
     }
     let middle = x(0.0);
-    let _ = write!(svg, "<path class=\"tick\" d=\"M{middle:.1} 4V{:.1}\"/></svg></figure>\n", height - 26.0);
+    let _ = writeln!(svg, "<path class=\"tick\" d=\"M{middle:.1} 4V{:.1}\"/></svg></figure>", height - 26.0);
     svg
 }

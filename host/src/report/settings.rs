@@ -13,7 +13,7 @@ pub fn configuration(run: &Run) -> String {
     if let Some(facts) = &run.facts {
         let mut rows = Vec::new();
         flatten("", facts, &mut rows);
-        let _ = write!(html, "<div class=\"scroll\"><table class=\"facts\"><caption>{RUN_FILE}</caption><tbody>\n");
+        let _ = writeln!(html, "<div class=\"scroll\"><table class=\"facts\"><caption>{RUN_FILE}</caption><tbody>");
         for (key, value) in rows {
             let _ = writeln!(html, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escaped(&key), escaped(&value));
         }

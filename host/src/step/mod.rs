@@ -2,9 +2,9 @@
 //!
 //! | file | child graph |
 //! |---|---|
-//! | [`counters`], [`per_sample`], [`spectral`], [`ddqn`], [`forward`], [`adam_grad`], [`adam_update`], [`maintenance`], [`iql_modulate`], [`per_priority`] | its own |
-//! | [`memory`], [`chunks`] | what they work on |
-//! | [`control`], [`readback`] | what the host tells the step, and is told |
+//! | `counters`, `per_sample`, `spectral`, `ddqn`, `forward`, `adam_grad`, `adam_update`, `maintenance`, `iql_modulate`, `per_priority` | its own |
+//! | `memory`, `chunks` | what they work on |
+//! | `control`, `readback` | what the host tells the step, and is told |
 
 mod adam_grad;
 mod adam_update;

@@ -264,17 +264,7 @@ impl Dump {
             self,
             "readback",
             readback,
-            [
-                total_loss,
-                mse_loss,
-                grad_norm_sq,
-                q_mean,
-                q_min,
-                q_max,
-                q_variance,
-                avg_max_q,
-                causal_mean_sens
-            ]
+            [total_loss, mse_loss, grad_norm_sq, q_mean, q_min, q_max, q_variance, avg_max_q, causal_mean_sens]
         );
         self.values("readback.nan_flags", &[readback.nan_flags.len()], &readback.nan_flags)
     }

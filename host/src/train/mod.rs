@@ -20,8 +20,8 @@ use std::time::Instant;
 
 pub use error::TrainError;
 use shared_types::{BarRecord, isv};
-use tester::load_state;
 pub use tester::Tester;
+use tester::load_state;
 pub use testing::Testing;
 pub use trainer::{SegmentedPart, Trainer};
 

@@ -110,7 +110,8 @@ pub(super) fn load_state(
     }
     for (name, buffer) in state {
         let tensor = checkpoint.tensor(name);
-        let tensor = tensor.ok_or_else(|| refuse(format!("it lacks `{name}`: another version of onegraph wrote it")))?;
+        let tensor =
+            tensor.ok_or_else(|| refuse(format!("it lacks `{name}`: another version of onegraph wrote it")))?;
         let fits = tensor.dtype == buffer.dtype() && tensor.shape == [buffer.n_elements()];
         if !fits {
             return Err(refuse(format!("`{name}` is {:?} {:?}", tensor.dtype, tensor.shape)));
