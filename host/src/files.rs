@@ -17,7 +17,8 @@ pub(crate) struct WriteError {
 }
 
 impl WriteError {
-    fn path(reason: impl ToString) -> Self {
+    /// The path is to blame.
+    pub(crate) fn path(reason: impl ToString) -> Self {
         Self { reason: reason.to_string(), bad_path: true }
     }
 

@@ -114,7 +114,7 @@ mod tests {
         for name in ["INT", "TERM"] {
             let (mut child, mut stderr) = start("ends");
             signal(&child, name);
-            wait_for(&mut stderr, "writing a checkpoint, from which `--resume` goes on");
+            wait_for(&mut stderr, "ending behind this epoch and its checkpoint");
             wait_for(&mut stderr, "checkpoint written");
             assert_eq!(child.wait().unwrap().code(), Some(0));
         }

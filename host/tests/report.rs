@@ -80,13 +80,13 @@ fn line(fold: usize, epoch: usize) -> Value {
     json!({
         "epoch": epoch, "fold": fold, "step": 100 * (epoch + 1), "loss": 3.9 - 1.2 * t + 0.05 * noise(2),
         "mse": 1.4 - 0.7 * t + 0.04 * noise(3), "grad_norm": (2.0 - 3.0 * t + 0.3 * noise(4)).exp(),
-        "q_mean": 0.2 * t + 0.01 * noise(5), "q_min": -0.8 - t, "q_max": 0.9 + 1.4 * t, "q_variance": 0.2, "avg_max_q": 0.35 * t,
+        "q": {"mean": 0.2 * t + 0.01 * noise(5), "min": -0.8 - t, "max": 0.9 + 1.4 * t, "variance": 0.2, "avg_max": 0.35 * t},
         "gamma": 0.95 + 0.04 * (0.7 + 0.3 * t), "tau": 0.05 - 0.04 * t, "epsilon": (-5.0 * t).exp().max(0.05),
         "kelly_cap": 0.6 + 0.1 * noise(6), "health": 0.7 + 0.3 * t, "skipped": 0,
-        "action_mix": [[0.25 * trade, 0.75 * trade, 0.4 * (1.0 - trade), 0.6 * (1.0 - trade)],
+        "actions": [[0.25 * trade, 0.75 * trade, 0.4 * (1.0 - trade), 0.6 * (1.0 - trade)],
                        [0.5 - 0.3 * t, 0.3, 0.2 + 0.3 * t], [0.4 - 0.2 * t, 0.3, 0.3 + 0.2 * t], [0.2, 0.3, 0.5]],
         "steps_per_s": 42.0 + noise(7), "env_steps_per_s": 81_000.0, "train_sharpe": -3.0 + 12.0 * t + 0.5 * noise(8),
-        "validation": validation, "seconds": 2.4,
+        "validation": validation, "seconds": 2.4 * (epoch + 1) as f64,
     })
 }
 
@@ -223,7 +223,7 @@ fn metrics_may_lack_anything() {
         "\n\n",
         "{}\n",
         "{\"loss\": 1}\n",
-        "{\"loss\": \"x\", \"action_mix\": 3, \"validation\": null}\n{\"loss\": -1e300}\n",
+        "{\"loss\": \"x\", \"actions\": 3, \"validation\": null}\n{\"loss\": -1e300}\n",
     ] {
         std::fs::write(folder.path().join("metrics.jsonl"), text).expect("a file");
         let html = report::html(&Run::read(folder.path()).expect("a run"));

@@ -25,6 +25,12 @@ impl<'a> NetworkPolicy<'a> {
     pub fn new(device: &'a Device, agent: &'a Agent, rule: ActRule, collector: &'a Buffer<Collector>) -> Self {
         Self { device, agent, rule, collector }
     }
+
+    /// The policy of evaluation: it never explores, and draws nothing from `no_draws`, which only has to be there.
+    pub fn greedy(device: &'a Device, agent: &'a Agent, no_draws: &'a Buffer<Collector>) -> Self {
+        let rule = ActRule { seed: [0, 0], explore: 0, select_threshold: 0.0, select_from: 0 };
+        Self::new(device, agent, rule, no_draws)
+    }
 }
 
 impl Policy for NetworkPolicy<'_> {

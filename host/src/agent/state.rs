@@ -9,7 +9,7 @@ use shared_types::{Counters, Isv, SKIP_WORDS, StepScalars};
 
 use super::{Learners, Parameters, Sizes, SpectralNorm};
 use crate::config::Config;
-use crate::device::{Buffer, Device};
+use crate::device::{Buffer, Device, Stored};
 use crate::error::DeviceError;
 use crate::market::{Runner, Step};
 
@@ -98,5 +98,27 @@ impl Agent {
     pub fn update_atoms(&self) -> Step {
         let launch = atoms_update::launch(self.spacing.view(), self.bus.view(), self.atoms.view_mut());
         (atoms_update_shape(), launch)
+    }
+
+    /// Everything that lives from step to step, by the names that a checkpoint has.
+    pub fn state(&self) -> Vec<(&'static str, &dyn Stored)> {
+        let p = &self.parameters;
+        vec![
+            ("online", &p.online.flat),
+            ("online.operands", &p.online.shadow),
+            ("target", &p.target.flat),
+            ("target.operands", &p.target.shadow),
+            ("first_moments", &p.first_moments),
+            ("second_moments", &p.second_moments),
+            ("spectral.u", &self.spectral.u),
+            ("spectral.scales", &self.spectral.scales),
+            ("spacing", &self.spacing),
+            ("atoms", &self.atoms),
+            ("isv", &self.bus),
+            ("isv.seeded", &self.seeded),
+            ("isv.skipped", &self.skipped),
+            ("counters", &self.counters),
+            ("scalars", &self.scalars),
+        ]
     }
 }

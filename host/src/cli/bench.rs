@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::output;
-use super::train::Arguments as Training;
+use super::output::{self, Json};
+use super::train::Setup;
 use super::{Error, Global};
 use crate::market::walk_forward::walk_forward;
 use crate::run::plan::PlanError;
@@ -25,7 +25,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     #[command(flatten)]
-    training: Training,
+    setup: Setup,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// What `bench --json` prints. Times are medians, microseconds.
@@ -56,9 +58,8 @@ struct Kernel {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
-        self.training.check_outputs()?;
-        let plan = self.training.resolve(global.device.into())?;
-        let series = &plan.bars[0].bars;
+        let plan = self.setup.resolve(global.device.into())?;
+        let series = &plan.series()?.bars;
         let folds = walk_forward(series.len(), plan.config.folds, plan.config.episode_len as usize);
         let folds = folds.map_err(|source| PlanError::WalkForward { name: plan.bars[0].name.clone(), source })?;
         let mut trainer = Trainer::new(&plan.device, &plan.config, series)?;
@@ -78,8 +79,8 @@ impl Arguments {
             let names: Vec<&str> = trainer.children().iter().map(|(name, _)| *name).collect();
             return Err(PlanError::Usage(format!("`--node` is none of {}", names.join(", "))).into());
         }
-        self.training.json.write(&measured)?;
-        if self.training.json.to_standard_output() { Ok(()) } else { output::print(&text(&measured)) }
+        self.json.write(&measured)?;
+        if self.json.to_standard_output() { Ok(()) } else { output::print(&text(&measured)) }
     }
 }
 

@@ -6,6 +6,8 @@
 mod bench;
 mod data;
 mod doctor;
+mod dump;
+mod eval;
 mod graph;
 mod output;
 mod report;
@@ -59,6 +61,10 @@ enum Command {
     Data(data::Arguments),
     /// Says what works here, what is missing, and the one command that mends it.
     Doctor(doctor::Arguments),
+    /// Trains some steps and writes every named buffer of the last one as safetensors, to compare with another implementation.
+    Dump(dump::Arguments),
+    /// Tests a run's checkpoints against buy-and-hold, flat and random: on the run's own test parts, or on another file.
+    Eval(eval::Arguments),
     /// Shows the step's graph: children, kernels, edges.
     Graph(graph::Arguments),
     /// Writes a run's report: one HTML file that needs nothing else.
@@ -169,6 +175,8 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         Command::Bench(command) => command.run(&arguments.global),
         Command::Data(command) => command.run(),
         Command::Doctor(command) => command.run(&arguments.global),
+        Command::Dump(command) => command.run(&arguments.global),
+        Command::Eval(command) => command.run(&arguments.global),
         Command::Graph(command) => command.run(&arguments.global),
         Command::Report(command) => command.run(),
         Command::Train(command) => command.run(&arguments.global),

@@ -12,39 +12,34 @@ use super::Error;
 use super::data::ReadArguments;
 use super::output::{self, Json, Target};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
-use crate::data::ReadOptions;
 use crate::data::simulate::Market;
 use crate::device::{Device, DeviceChoice};
 use crate::report::run::{FILES, REPORT_FILE};
-use crate::run::plan::{PlanError, Resume, TrainPlan, read_files, record_files, simulate};
-use crate::run::{RunError, RunFolder, RunRecord};
+use crate::run::plan::{Begun, LEAST_BARS, PlanError, Resume, TrainPlan, read_files, record_files, simulate};
+use crate::run::{BarsRecord, RunFolder, RunRecord};
 use crate::text::shown_path;
 
 /// Read from the working folder where no `--config` is given.
 const CONFIG_FILE: &str = "onegraph.toml";
 
-/// Arguments of `train`.
+/// What is trained on what: configuration, data, seed.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// A market file (CSV, Parquet or DBN); again for each further one. Without any, the built-in simulator is traded.
+pub struct Setup {
+    /// A market file (CSV, Parquet or DBN); without it the built-in simulator is traded. A run trades one series: for several
+    /// files, or several instruments of a file (`--symbol`), start a run for each.
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
-    /// Configuration on top of the preset; without it onegraph.toml in the working folder, if there is one.
+    /// Configuration on top of the preset; without it onegraph.toml in the working folder, if there is one. `--preset`, `--set`
+    /// and docs/configuration.md name the keys.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A key of the configuration, on top of the file; again for each further one.
+    /// A key of the configuration, on top of the file, such as `--set epochs=50 --set costs.taker_bp=0.5`; again for each
+    /// further one.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// The values to start from; full on a GPU and small on the CPU without it.
     #[arg(long, value_enum)]
     preset: Option<Preset>,
-    /// Folder of the run, empty or new; one under runs, named after time and seed, without it.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Folder of a run to go on with, from its newest checkpoint and with its own configuration and data.
-    #[arg(long, value_name = "DIR")]
-    #[arg(conflicts_with_all = ["config", "set", "preset", "out", "seed", "sim", "symbol", "bar", "stamps"])]
-    resume: Option<PathBuf>,
     /// Seed of network, exploration, sampling and simulated market: the key `seed`.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -53,21 +48,38 @@ pub struct Arguments {
     sim: Option<Market>,
     #[command(flatten)]
     reading: ReadArguments,
+}
+
+/// Arguments of `train`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    setup: Setup,
+    /// Folder of the run, empty or new; one under runs, named after time and seed, without it.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Folder of a run to go on with, from its newest checkpoint and with its own configuration and data; `--data` then says
+    /// where its file is now.
+    #[arg(long, value_name = "DIR")]
+    #[arg(conflicts_with_all = ["config", "set", "preset", "out", "seed", "sim", "symbol", "bar", "stamps"])]
+    resume: Option<PathBuf>,
     /// No progress on standard error.
     #[arg(short, long)]
-    pub quiet: bool,
-    /// Where the result goes.
+    quiet: bool,
     #[command(flatten)]
-    pub json: Json,
+    json: Json,
 }
 
 impl Arguments {
     /// Checks everything and reads the data; nothing is written yet.
     pub fn resolve(&self, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
-        let plan = match &self.resume {
-            Some(path) => self.go_on(path, choice)?,
-            None => self.begin(choice)?,
+        let Some(path) = &self.resume else {
+            if let Some(out) = &self.out {
+                RunFolder::check_free(out)?;
+            }
+            return Ok(TrainPlan { out: self.out.clone(), ..self.setup.resolve(choice)? });
         };
+        let plan = self.go_on(path, choice)?;
         plan.check()?;
         Ok(plan)
     }
@@ -79,29 +91,61 @@ impl Arguments {
             let inside = files.clone().map(|name| ("the run's", folder.join(name)));
             std::iter::once(("the run's folder", folder.clone())).chain(inside)
         });
-        let data = self.data.iter().map(|file| ("--data", file.clone()));
-        let config = self.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
+        let data = self.setup.data.iter().map(|file| ("--data", file.clone()));
+        let config = self.setup.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
         for (name, path) in data.chain([("--config", config)]).chain(run) {
             output::distinct(&[(name, Some(&Target::File(path))), ("--json", self.json.target())])?;
         }
         Ok(())
     }
 
-    fn begin(&self, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
+    /// The run in `path` as it was begun. `--data` may say where its files are now; their contents must be the same.
+    fn go_on(&self, path: &Path, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
+        let begun = Begun::open(RunFolder::open(path)?)?;
+        let data = Some(&self.setup.data[..]).filter(|data| !data.is_empty());
+        if begun.record.data.is_none() && data.is_some() {
+            let text = "the run that is gone on with trades the simulator; leave `--data` out";
+            return Err(PlanError::Usage(text.into()));
+        }
+        let bars = begun.bars(data)?;
+        let Begun { folder, record, config } = begun;
+        let device = Device::open(choice)?;
+        if device.backend_name() != record.backend {
+            tracing::warn!("the run began on {}: its bits will differ from here on", record.device);
+        }
+        let checkpoint = folder.latest_checkpoint()?;
+        Ok(TrainPlan { config, bars, device, record, out: None, resume: Some(Resume { folder, checkpoint }) })
+    }
+}
+
+impl Setup {
+    /// Checks everything and reads the data, for a new run.
+    pub fn resolve(&self, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
         let options = self.reading.options();
         if self.data.is_empty() && !self.reading.is_default() {
             let text = "`--symbol`, `--bar` and `--stamps` say how files are read; name one with `--data FILE`";
             return Err(PlanError::Usage(text.into()));
         }
-        if let Some(out) = &self.out {
-            RunFolder::check_free(out)?;
-        }
         let device = Device::open(choice)?;
         let preset = self.preset.unwrap_or_else(|| default_preset(&device));
         let config = self.config(preset, Path::new("."))?;
-        let bars = if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options)? };
-        let record = self.record(&config, preset, &device, &options)?;
-        Ok(TrainPlan { config, bars, device, record, out: self.out.clone(), resume: None })
+        let bars = if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
+        let data = (!self.data.is_empty()).then(|| record_files(&self.data, &options)).transpose()?;
+        let record = RunRecord {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args().collect(),
+            backend: device.backend_name().to_owned(),
+            device: device.info().name,
+            preset,
+            seed: config.seed,
+            config_fingerprint: config.fingerprint(),
+            data,
+            bars: BarsRecord::new(&bars[0].bars),
+            started: RunRecord::started_now(),
+        };
+        let plan = TrainPlan { config, bars, device, record, out: None, resume: None };
+        plan.check()?;
+        Ok(plan)
     }
 
     /// Preset, file, `--set`, and the flags that are short for a key; `folder` is where [`CONFIG_FILE`] is looked for.
@@ -123,62 +167,6 @@ impl Arguments {
             layers.flag("--sim", "sim.market", &Value::String(market.name().to_owned()))?;
         }
         layers.finish()
-    }
-
-    fn record(
-        &self,
-        config: &Config,
-        preset: Preset,
-        device: &Device,
-        options: &ReadOptions,
-    ) -> Result<RunRecord, RunError> {
-        let data = (!self.data.is_empty()).then(|| record_files(&self.data, options)).transpose()?;
-        Ok(RunRecord {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
-            backend: device.backend_name().to_owned(),
-            device: device.info().name,
-            preset,
-            seed: config.seed,
-            config_fingerprint: config.fingerprint(),
-            data,
-            started: RunRecord::started_now(),
-        })
-    }
-
-    /// The run in `path` as it was begun. `--data` may say where its files are now; their contents must be the same.
-    fn go_on(&self, path: &Path, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
-        let folder = RunFolder::open(path)?;
-        let record = folder.record()?;
-        let config = folder.config()?;
-        if config.fingerprint() != record.config_fingerprint {
-            let reason = "is not the configuration that the run began with (edited, or written by another version)";
-            let remedy = "restore it, or start a new run with `--config`";
-            return Err(RunError::new(&path.join("config.toml"), reason, remedy).into());
-        }
-        let bars = match &record.data {
-            None if self.data.is_empty() => simulate(&config),
-            None => {
-                let text = "the run that is gone on with trades the simulator; leave `--data` out";
-                return Err(PlanError::Usage(text.into()));
-            }
-            Some(data) => {
-                let recorded: Vec<PathBuf> = data.files.iter().map(|file| file.path.clone()).collect();
-                let paths = if self.data.is_empty() { &recorded } else { &self.data };
-                if paths.len() != recorded.len() {
-                    let text = format!("the run began with {} file(s); name as many with `--data`", recorded.len());
-                    return Err(PlanError::Usage(text));
-                }
-                data.files.iter().zip(paths).try_for_each(|(file, path)| file.check_unchanged(path))?;
-                read_files(paths, &data.options())?
-            }
-        };
-        let device = Device::open(choice)?;
-        if device.backend_name() != record.backend {
-            tracing::warn!("the run began on {}: its bits will differ from here on", record.device);
-        }
-        let checkpoint = folder.latest_checkpoint()?;
-        Ok(TrainPlan { config, bars, device, record, out: None, resume: Some(Resume { folder, checkpoint }) })
     }
 }
 

@@ -11,6 +11,7 @@ mod matmul;
 mod module;
 mod pinned;
 mod replay;
+mod stored;
 mod stream;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use buffer::{Buffer, Part};
 pub use matmul::{Matmul, Output};
 pub use module::Module;
 pub use pinned::{HostAtomic, Pinned};
+pub use stored::{Stored, dtype_of};
 pub use stream::{Event, Stream};
 
 use crate::error::DeviceError;

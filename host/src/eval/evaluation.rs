@@ -231,7 +231,12 @@ impl Evaluation {
         }
         let missing: Vec<String> =
             self.superiority.iter().filter(|over| !over.is_shown).map(|over| over.over.replace('_', "-")).collect();
-        format!("No edge: {sharpe}, which is not shown to be above {}.", missing.join(", "))
+        let missing = match missing.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, before)) => format!("{} or {last}", before.join(", ")),
+            None => String::new(),
+        };
+        format!("No edge: {sharpe}, which is not shown to be above {missing}.")
     }
 }
 
@@ -240,7 +245,8 @@ fn notes(tests: &[FoldTest]) -> Vec<String> {
     let sum = |n: fn(&Selection) -> Option<u64>| tests.iter().map(|test| n(&test.selection)).sum::<Option<u64>>();
     if let Some(n) = sum(|selection| selection.n_candidates) {
         let folds = if tests.len() == 1 { String::new() } else { format!(" over {} folds", tests.len()) };
-        notes.push(format!("The tested checkpoints were chosen by validation from {n} candidates{folds}."));
+        let candidates = if n == 1 { "candidate" } else { "candidates" };
+        notes.push(format!("The tested checkpoints were chosen by validation from {n} {candidates}{folds}."));
     }
     for (fold, test) in tests.iter().enumerate() {
         if test.selection.validation_sharpe.is_some_and(|sharpe| sharpe <= 0.0) {

@@ -9,6 +9,7 @@
 //! | [`statistics`] | ratios of returns and their intervals |
 //! | [`evaluation`] | all folds together: `evaluation.json` |
 //! | [`curves`] | equity and drawdown, thinned out |
+//! | [`tear_sheet`] | a result as a terminal shows it |
 //! | [`threshold_rule`] | the rule that sees the simulator's deviation |
 
 pub mod backtest;
@@ -18,4 +19,5 @@ pub mod performance;
 pub mod records;
 pub mod scenario;
 pub mod statistics;
+pub mod tear_sheet;
 pub mod threshold_rule;

@@ -60,12 +60,33 @@ impl FoldMarket {
         costs: &Costs,
     ) -> Result<Fitted, DeviceError> {
         assert!(!train.is_empty() && train.end <= series.len(), "bars {train:?} of {} to train on", series.len());
-        runner.run(self.scaling(series, train))?;
-
+        runner.run(self.moments(series, train))?;
         let raw = series.raw.slice(train.start * N_FEATURES..train.end * N_FEATURES).read()?;
         let mut table: Vec<f64> = raw.chunks_exact(N_FEATURES).map(|bar| bar[feature::VOLATILITY_60]).collect();
         table.sort_by(f64::total_cmp);
-        let table = runner.device.upload(&table)?;
+        self.fill(runner, series, &table, costs)
+    }
+
+    /// Fills `features` and `bars` for the whole of `series` with the scales that [`scales`](Self::scales) holds, fitting
+    /// nothing: for bars that were never trained on. regime_volatility, which collection alone reads, is 0.
+    pub fn apply(&self, runner: Runner<'_>, series: &Series, costs: &Costs) -> Result<Fitted, DeviceError> {
+        self.fill(runner, series, &[], costs)
+    }
+
+    /// Mean and deviation of each feature, \[F\]; a checkpoint holds them.
+    pub fn scales(&self) -> &Buffer<FeatureScale> {
+        &self.scales
+    }
+
+    fn fill(
+        &self,
+        runner: Runner<'_>,
+        series: &Series,
+        volatility_table: &[f64],
+        costs: &Costs,
+    ) -> Result<Fitted, DeviceError> {
+        let table = runner.device.upload(volatility_table)?;
+        let scale = scale_features::launch(series.raw.view(), self.scales.view(), self.features.view_mut());
         let bars = market_bars::launch(
             series.time_ns.view(),
             series.open.view(),
@@ -79,14 +100,14 @@ impl FoldMarket {
             costs.half_spread(),
             self.bars.view_mut(),
         );
-        runner.run([(bar_shape(series.len()), bars)])?;
+        runner.run([(scale_features_shape(series.len()), scale), (bar_shape(series.len()), bars)])?;
         let scales = self.scales.read()?;
         let bar_sigma = scales[feature::RETURN_1].std.max(LEAST_STD) as f32;
         Ok(Fitted { scales, bar_sigma })
     }
 
-    /// The launches that fit scales to `train` and apply them.
-    fn scaling(&self, series: &Series, train: &Range<usize>) -> Vec<Step> {
+    /// The launches that fit scales to `train`.
+    fn moments(&self, series: &Series, train: &Range<usize>) -> Vec<Step> {
         let (first, n) = (train.start as u32, train.len() as u32);
         let mut steps = Vec::new();
         for moment in [1, 2] {
@@ -96,8 +117,6 @@ impl FoldMarket {
             let scale = feature_scales::launch(self.sums.view(), self.scales.view_mut(), n, moment);
             steps.push((feature_scales_shape(), scale));
         }
-        let scale = scale_features::launch(series.raw.view(), self.scales.view(), self.features.view_mut());
-        steps.push((scale_features_shape(series.len()), scale));
         steps
     }
 }

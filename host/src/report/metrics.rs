@@ -11,7 +11,7 @@ pub struct EpochMetrics {
     line: Value,
 }
 
-/// Names of the branches, as an object of `action_mix` has them.
+/// Names of the branches, as an object of `actions` has them.
 pub const BRANCHES: [&str; 4] = ["direction", "size", "order", "hold"];
 
 impl EpochMetrics {
@@ -34,7 +34,7 @@ impl EpochMetrics {
 
     /// Shares of a branch's choices: from an object by the branch's name, a list of four lists, or all 13 in one list.
     pub fn action_mix(&self, branch: usize) -> Option<Vec<f64>> {
-        let mix = self.line.get("action_mix")?;
+        let mix = self.line.get("actions")?;
         let first: usize = BRANCH_SIZES[..branch].iter().sum();
         let n_choices = BRANCH_SIZES[branch];
         let list = match mix {
@@ -70,9 +70,8 @@ mod tests {
         let branches = json!([[0.1, 0.2, 0.3, 0.4], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6]]);
         let flat = json!([0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.0, 1.0, 0.0, 0.0, 0.2, 0.2, 0.6]);
         let named = json!({"hold": [0.2, 0.2, 0.6], "size": [0.5, 0.5, 0.0]});
-        let of = |mix: &Value, branch| {
-            EpochMetrics::new(json!({ "action_mix": mix })).expect("an object").action_mix(branch)
-        };
+        let of =
+            |mix: &Value, branch| EpochMetrics::new(json!({ "actions": mix })).expect("an object").action_mix(branch);
         for form in [&branches, &flat, &named] {
             assert_eq!(of(form, 1), Some(vec![0.5, 0.5, 0.0]));
             assert_eq!(of(form, 3), Some(vec![0.2, 0.2, 0.6]));

@@ -26,8 +26,8 @@ const CHARTS: [Curves; 9] = [
     Curves {
         id: "q",
         title: "Q over the batch",
-        lines: &[("q_mean", "mean"), ("avg_max_q", "mean of the best action’s")],
-        band: Some(("q_min", "q_max", "lowest to highest")),
+        lines: &[("q.mean", "mean"), ("q.avg_max", "mean of the best action’s")],
+        band: Some(("q.min", "q.max", "lowest to highest")),
     },
     curves_of("sharpe", "Sharpe ratio, a year", &[("validation.sharpe", "validation"), ("train_sharpe", "training")]),
     curves_of(
@@ -44,9 +44,8 @@ const CHARTS: [Curves; 9] = [
 /// All charts of which the metrics hold something.
 pub fn curves(epochs: &[EpochMetrics]) -> String {
     let charts: String = CHARTS.iter().filter_map(|curves| chart(curves, epochs)).collect();
-    let skipped: f64 = epochs.iter().map(|epoch| epoch.number("skipped")).filter(|n| n.is_finite()).fold(0.0, f64::max);
-    let steps = epochs.iter().map(|epoch| epoch.number("step")).filter(|n| n.is_finite()).fold(0.0, f64::max);
-    let seconds: f64 = epochs.iter().map(|epoch| epoch.number("seconds")).filter(|n| n.is_finite()).sum();
+    let most = |name: &str| epochs.iter().map(|epoch| epoch.number(name)).filter(|n| n.is_finite()).fold(0.0, f64::max);
+    let (skipped, steps, seconds) = (most("skipped"), most("step"), most("seconds"));
     let mut facts = format!("<p>{} epochs", epochs.len());
     for (value, words) in [(steps, " steps in the last fold"), (seconds, " s in all"), (skipped, " updates skipped")] {
         if value > 0.0 {

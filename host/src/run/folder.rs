@@ -11,6 +11,7 @@ use super::metrics_log::MetricsLog;
 use super::record::{RunRecord, now};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::files::write_whole;
+use crate::metrics::EpochMetrics;
 use crate::text::shown_path;
 
 /// Checkpoints that are kept for being the newest.
@@ -112,6 +113,22 @@ impl RunFolder {
     /// The metrics, cut behind `after`: what follows was written by a life of the run that is not gone on with.
     pub fn metrics(&self, after: Option<CheckpointId>) -> Result<MetricsLog, RunError> {
         MetricsLog::open(&self.path.join(METRICS), after)
+    }
+
+    /// The metrics as they are.
+    pub fn epochs(&self) -> Result<Vec<EpochMetrics>, RunError> {
+        MetricsLog::read(&self.path.join(METRICS))
+    }
+
+    /// The run that the checkpoint in `path` belongs to, and which one it is; none if the path is no checkpoint's.
+    pub fn of_checkpoint(path: &Path) -> Result<Option<(Self, CheckpointId)>, RunError> {
+        let Ok(path) = path.canonicalize() else { return Ok(None) };
+        let id = path.file_name().and_then(|name| CheckpointId::of_name(name.to_str()?));
+        let run = path.parent().filter(|parent| parent.ends_with(CHECKPOINTS)).and_then(Path::parent);
+        match (id, run) {
+            (Some(id), Some(run)) => Ok(Some((Self::open(run)?, id))),
+            _ => Ok(None),
+        }
     }
 
     /// All checkpoints by name, oldest first; they were not looked into.

@@ -22,13 +22,8 @@ impl MetricsLog {
     /// was killed may leave, goes too.
     pub(super) fn open(path: &Path, after: Option<CheckpointId>) -> Result<Self, RunError> {
         let text = std::fs::read_to_string(path).map_err(|error| RunError::unreadable(path, error))?;
-        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
         let (mut kept, mut epochs) = (String::new(), Vec::new());
-        for (number, line) in whole.lines().enumerate() {
-            let metrics: EpochMetrics = serde_json::from_str(line).map_err(|error| {
-                let reason = format!("line {} cannot be understood: {error}", number + 1);
-                RunError::new(path, reason, "remove the line, or restore the file")
-            })?;
+        for (line, metrics) in whole_lines(path, &text)? {
             let id = CheckpointId { fold: metrics.fold, epoch: metrics.epoch };
             if after.is_some_and(|last| id <= last) {
                 kept.push_str(line);
@@ -42,6 +37,12 @@ impl MetricsLog {
         }
         let file = OpenOptions::new().append(true).open(path).map_err(|error| RunError::unwritable(path, error))?;
         Ok(Self { path: path.to_owned(), file, epochs })
+    }
+
+    /// All epochs that the file has; it stays as it is.
+    pub(super) fn read(path: &Path) -> Result<Vec<EpochMetrics>, RunError> {
+        let text = std::fs::read_to_string(path).map_err(|error| RunError::unreadable(path, error))?;
+        Ok(whole_lines(path, &text)?.into_iter().map(|(_, metrics)| metrics).collect())
     }
 
     /// The epochs so far.
@@ -63,4 +64,17 @@ impl MetricsLog {
     pub(super) fn redirect(&mut self, to: &Path) {
         self.file = OpenOptions::new().append(true).open(to).expect("the other file opens");
     }
+}
+
+/// The lines that have an end, with what they say.
+fn whole_lines<'a>(path: &Path, text: &'a str) -> Result<Vec<(&'a str, EpochMetrics)>, RunError> {
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let of_line = |(number, line)| match serde_json::from_str(line) {
+        Ok(metrics) => Ok((line, metrics)),
+        Err(error) => {
+            let reason = format!("line {} cannot be understood: {error}", number + 1usize);
+            Err(RunError::new(path, reason, "remove the line, or restore the file"))
+        }
+    };
+    whole.lines().enumerate().map(of_line).collect()
 }

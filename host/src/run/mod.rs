@@ -26,6 +26,6 @@ pub use error::RunError;
 pub use folder::RunFolder;
 pub use manifest::{CheckpointId, CheckpointMeta, Manifest, TensorEntry};
 pub use metrics_log::MetricsLog;
-pub use record::{DataFile, DataRecord, RunRecord};
+pub use record::{BarsRecord, DataFile, DataRecord, RunRecord};
 pub use safetensors::Dtype;
 pub use writer::{CheckpointWriter, TensorFile};

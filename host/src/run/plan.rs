@@ -7,7 +7,7 @@ use super::error::RunError;
 use super::folder::RunFolder;
 use super::record::{DataFile, DataRecord, RunRecord};
 use crate::config::{Config, ConfigError, MemoryError};
-use crate::data::simulate::Simulation;
+use crate::data::simulate::{Market, Simulation, deviations};
 use crate::data::{self, Bars, DataError, ReadOptions};
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -15,7 +15,7 @@ use crate::market::walk_forward::{WalkForwardError, walk_forward};
 use crate::text::{shown, shown_path};
 
 /// Fewest bars that can be split at all: those before a test and the shortest test.
-const LEAST_BARS: usize = 1_000;
+pub(crate) const LEAST_BARS: usize = 1_000;
 
 /// A series to train on.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +103,21 @@ impl TrainPlan {
         }
     }
 
+    /// The one series that a run trades.
+    pub fn series(&self) -> Result<&NamedBars, PlanError> {
+        match &self.bars[..] {
+            [series] => Ok(series),
+            all => {
+                let names: Vec<&str> = all.iter().map(|series| series.name.as_str()).collect();
+                Err(PlanError::Usage(format!(
+                    "a run trades one series, and `--data` names {} ({}); start a run for each",
+                    all.len(),
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
     /// Whether the series can be split and the device has room.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
         for NamedBars { name, bars } in &self.bars {
@@ -116,6 +131,48 @@ impl TrainPlan {
     }
 }
 
+/// A run that was begun: what its folder says of it.
+#[derive(Debug)]
+pub struct Begun {
+    /// Its folder.
+    pub folder: RunFolder,
+    /// What it was started with.
+    pub record: RunRecord,
+    /// Its effective configuration.
+    pub config: Config,
+}
+
+impl Begun {
+    /// The run in `folder`, if its configuration is the one that it began with.
+    pub fn open(folder: RunFolder) -> Result<Self, PlanError> {
+        let (record, config) = (folder.record()?, folder.config()?);
+        if config.fingerprint() != record.config_fingerprint {
+            let reason = "is not the configuration that the run began with (edited, or written by another version)";
+            let remedy = "restore it, or start a new run with `--config`";
+            return Err(RunError::new(&folder.path().join("config.toml"), reason, remedy).into());
+        }
+        Ok(Self { folder, record, config })
+    }
+
+    /// The bars that it began with; its market files are at `paths`, or where they were. Their contents must be the same.
+    pub fn bars(&self, paths: Option<&[PathBuf]>) -> Result<Vec<NamedBars>, PlanError> {
+        let Some(data) = &self.record.data else { return Ok(simulate(&self.config)) };
+        let recorded: Vec<PathBuf> = data.files.iter().map(|file| file.path.clone()).collect();
+        let paths = paths.unwrap_or(&recorded);
+        if paths.len() != recorded.len() {
+            let text = format!("the run began with {} file(s); name as many with `--data`", recorded.len());
+            return Err(PlanError::Usage(text));
+        }
+        data.files.iter().zip(paths).try_for_each(|(file, path)| file.check_unchanged(path))?;
+        read_files(paths, &data.options(), LEAST_BARS)
+    }
+}
+
+/// What the simulated market of a run returns from, bar by bar; none for a market that does not return, and for files.
+pub(crate) fn known_deviations(record: &RunRecord, config: &Config, bars: &Bars) -> Option<Vec<f64>> {
+    (record.data.is_none() && config.sim.market == Market::MeanReverting).then(|| deviations(bars))
+}
+
 /// The simulated market of a configuration.
 pub(crate) fn simulate(config: &Config) -> Vec<NamedBars> {
     let market = config.sim.market;
@@ -123,15 +180,19 @@ pub(crate) fn simulate(config: &Config) -> Vec<NamedBars> {
     vec![NamedBars { name: market.name().to_owned(), bars: simulation.bars() }]
 }
 
-/// Reads market files; a fault in any of them is an error.
-pub(crate) fn read_files(paths: &[PathBuf], options: &ReadOptions) -> Result<Vec<NamedBars>, PlanError> {
+/// Reads market files; a fault in any of them, or fewer bars than `n_bars_min`, is an error.
+pub(crate) fn read_files(
+    paths: &[PathBuf],
+    options: &ReadOptions,
+    n_bars_min: usize,
+) -> Result<Vec<NamedBars>, PlanError> {
     let mut all: Vec<NamedBars> = Vec::new();
     for path in paths {
         let reading = data::read(path, options)?;
         for notice in &reading.source.notices {
             tracing::warn!("{}: {}", shown_path(path), shown(notice));
         }
-        let (bars, repairs) = reading.accept(LEAST_BARS)?;
+        let (bars, repairs) = reading.accept(n_bars_min)?;
         tracing::info!("{}: {} bars; {repairs:?}", shown_path(path), bars.len());
         let base = bars.symbol.clone().unwrap_or_else(|| stem(path));
         let is_free = |name: &String| all.iter().all(|other| other.name != *name);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::RunError;
 use crate::config::Preset;
-use crate::data::{ReadOptions, Stamps, format_time};
+use crate::data::{Bars, ReadOptions, Stamps, format_time};
 
 /// What a run was started with; a resumption takes its data from here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,8 +29,41 @@ pub struct RunRecord {
     pub config_fingerprint: u32,
     /// Market files and how they are read; none for the simulator.
     pub data: Option<DataRecord>,
+    /// The series as it was read or simulated.
+    pub bars: BarsRecord,
     /// When it was started, UTC.
     pub started: String,
+}
+
+/// A series in short. Times are starts of bars, nanoseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarsRecord {
+    /// Bars.
+    pub n_bars: usize,
+    /// Length of a bar, nanoseconds.
+    pub interval_ns: i64,
+    /// The first bar.
+    pub first_ns: i64,
+    /// The last bar.
+    pub last_ns: i64,
+}
+
+impl BarsRecord {
+    /// Of a series.
+    pub fn new(bars: &Bars) -> Self {
+        let end = |time: Option<&i64>| time.copied().unwrap_or(0);
+        Self {
+            n_bars: bars.len(),
+            interval_ns: bars.interval_ns,
+            first_ns: end(bars.time_ns.first()),
+            last_ns: end(bars.time_ns.last()),
+        }
+    }
+
+    /// Whether some time lies in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.first_ns <= other.last_ns && other.first_ns <= self.last_ns
+    }
 }
 
 /// Market files and how they are read.

@@ -21,6 +21,7 @@ fn record() -> RunRecord {
         seed: 0,
         config_fingerprint: config().fingerprint(),
         data: None,
+        bars: BarsRecord { n_bars: 3_000, interval_ns: 300_000_000_000, first_ns: 0, last_ns: 899_700_000_000_000 },
         started: RunRecord::started_now(),
     }
 }

@@ -32,7 +32,10 @@ pub enum TrainError {
         reason: String,
     },
     /// No checkpoint to test.
-    #[error("fold {0} has no checkpoint to test: the run's folder was changed; train it again")]
+    #[error(
+        "fold {0} has no checkpoint that validation chose: its training is not done, or the folder was changed; go on with \
+         `train --resume`, or name a checkpoint"
+    )]
     NoCandidate(u32),
     /// The device finished its steps and told nothing.
     #[error(

@@ -4,28 +4,34 @@
 //! |---|---|
 //! | [`trainer`] | what is on the device, and what can be done with it |
 //! | [`collection`] | the environments' graph |
-//! | [`stored`] | buffers as a checkpoint holds them |
+//! | [`tester`] | a checkpoint's agent on a series, for tests |
+//! | [`testing`] | a run's checkpoints tested |
+//! | [`dump`] | every named buffer of a step as a file of tensors |
 //! | [`error`] | what may go wrong |
 
 pub mod collection;
+pub mod dump;
 pub mod error;
-pub mod stored;
+pub mod tester;
+pub mod testing;
 pub mod trainer;
 
 use std::time::Instant;
 
 pub use error::TrainError;
 use shared_types::{BarRecord, isv};
+pub use tester::Tester;
+use tester::load_state;
+pub use testing::Testing;
 pub use trainer::{SegmentedPart, Trainer};
 
 use crate::config::Config;
 use crate::data::Bars;
 use crate::device::Device;
 use crate::eval::backtest::Validation;
-use crate::eval::evaluation::{Evaluation, FoldTest, Selection, Times};
+use crate::eval::evaluation::Evaluation;
 use crate::eval::records::PathRecords;
 use crate::eval::statistics;
-use crate::eval::threshold_rule::Deviating;
 use crate::interrupt::Interrupt;
 use crate::market::walk_forward::{Fold, walk_forward};
 use crate::metrics::{EpochMetrics, EpochTimes, QMetrics, ValidationMetrics};
@@ -101,7 +107,16 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(RunEnd::Done(Box::new(self.test(&mut trainer, &folds, &metrics)?)))
+        // Its memory is not needed any more, and the tests want their own.
+        drop(trainer);
+        let testing = self.testing();
+        let best = (1..=folds.len() as u32).map(|fold| testing.best_of(fold)).collect::<Result<Vec<_>, _>>()?;
+        Ok(RunEnd::Done(Box::new(testing.on_own_tests(&best, metrics.epochs())?)))
+    }
+
+    fn testing(&self) -> Testing<'_> {
+        let Self { device, config, bars, folder, deviations, .. } = *self;
+        Testing { device, config, bars, folder, deviations }
     }
 
     fn epoch(
@@ -249,43 +264,6 @@ impl Run<'_> {
             eligible: (!exploring && all.n_trades >= LEAST_TRADES) || (id.epoch == self.config.epochs && none_before),
         }
     }
-
-    fn test(&self, trainer: &mut Trainer, folds: &[Fold], log: &MetricsLog) -> Result<Evaluation, TrainError> {
-        let mut tests = Vec::new();
-        for (index, fold) in folds.iter().enumerate() {
-            let number = index as u32 + 1;
-            let best = self.folder.best_checkpoint(number)?.ok_or(TrainError::NoCandidate(number))?;
-            let checkpoint = Checkpoint::open(&self.folder.checkpoint_path(best))?;
-            trainer.begin_fold(fold)?;
-            load_agent(trainer, &checkpoint, self.config)?;
-            let threshold_rule = match self.deviations {
-                Some(deviations) => {
-                    let (params, bus) = (trainer.params_of(&fold.test)?, trainer.bus()?);
-                    let deviating = Deviating { market: trainer.market(), params: &params, bus: &bus, deviations };
-                    Some(deviating.test(trainer.runner(), &fold.train, &fold.test)?)
-                }
-                None => None,
-            };
-            let records = trainer.test(&fold.test)?;
-            tests.push(FoldTest { selection: selection(best, log), records, threshold_rule });
-        }
-        let times = Times { time_ns: &self.bars.time_ns, interval_ns: self.bars.interval_ns };
-        Ok(Evaluation::new(&tests, times, self.config.seed))
-    }
-}
-
-fn selection(best: CheckpointId, log: &MetricsLog) -> Selection {
-    let of_fold = || log.epochs().iter().filter(|epoch| epoch.fold == best.fold);
-    let eligible = |epoch: &&EpochMetrics| epoch.validation.as_ref().is_some_and(|v| v.eligible);
-    let chosen = of_fold().find(|epoch| epoch.epoch == best.epoch);
-    let validation = chosen.and_then(|epoch| epoch.validation.as_ref());
-    Selection {
-        epoch: Some(best.epoch.into()),
-        n_candidates: Some(of_fold().filter(eligible).count() as u64),
-        train_sharpe: chosen.and_then(|epoch| epoch.train_sharpe),
-        validation_sharpe: validation.map(|validation| validation.sharpe),
-        validation_trades: validation.map(|validation| validation.trades),
-    }
 }
 
 /// Writes everything that the run needs to go on, or the agent alone.
@@ -300,31 +278,6 @@ fn save(trainer: &Trainer, folder: &RunFolder, meta: CheckpointMeta) -> Result<(
 
 /// Takes over all that a checkpoint to go on from holds, in place.
 pub fn load(trainer: &mut Trainer, checkpoint: &Checkpoint, config: &Config) -> Result<(), TrainError> {
-    take_over(checkpoint, config, trainer.state())?;
+    load_state(trainer.state(), checkpoint, config)?;
     trainer.resume_at(checkpoint.meta().step)
-}
-
-/// Takes over the agent of a checkpoint, in place.
-pub fn load_agent(trainer: &Trainer, checkpoint: &Checkpoint, config: &Config) -> Result<(), TrainError> {
-    take_over(checkpoint, config, trainer.agent_state())
-}
-
-fn take_over(
-    checkpoint: &Checkpoint,
-    config: &Config,
-    state: Vec<(&'static str, &dyn stored::Stored)>,
-) -> Result<(), TrainError> {
-    let refuse = |reason: String| TrainError::Checkpoint { path: checkpoint.path().to_owned(), reason };
-    if checkpoint.meta().config_fingerprint != config.fingerprint() {
-        return Err(refuse("it was written with another configuration".into()));
-    }
-    for (name, buffer) in state {
-        let tensor = checkpoint.tensor(name).ok_or_else(|| refuse(format!("it lacks `{name}`")))?;
-        let fits = tensor.dtype == buffer.dtype() && tensor.shape == [buffer.n_elements()];
-        if !fits {
-            return Err(refuse(format!("`{name}` is {:?} {:?}", tensor.dtype, tensor.shape)));
-        }
-        buffer.write_bytes(tensor.bytes)?;
-    }
-    Ok(())
 }

@@ -4,19 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gpu_kernels::boundary::{EpsilonSchedule, boundary_shape, epsilon_update, gamma_update, tau_update};
-use gpu_kernels::explore::ActRule;
 use shared_types::market::N_BRANCHES;
 use shared_types::{BarRecord, Collector, EnvParams, Isv};
 
 use super::TrainError;
 use super::collection::Collection;
-use super::stored::Stored;
+use super::tester::SCALES;
 use crate::agent::{Agent, NetworkPolicy};
 use crate::config::Config;
 use crate::data::Bars;
-use crate::device::{Buffer, Device, Module, Stream};
+use crate::device::{Buffer, Device, Module, Stored, Stream};
 use crate::error::DeviceError;
-use crate::eval::backtest::{Backtest, PartRecords, Terms, evaluate};
+use crate::eval::backtest::{Backtest, Terms};
 use crate::graph::ParentGraph;
 use crate::images::KERNELS;
 use crate::market::fold::FoldMarket;
@@ -102,9 +101,9 @@ impl Trainer {
         Runner { device: &self.device, module: &self.module, stream: &self.stream }
     }
 
-    /// The fold's market.
-    pub fn market(&self) -> &FoldMarket {
-        &self.market
+    /// Buffers that the step works on.
+    pub fn memory(&self) -> &StepMemory {
+        &self.memory
     }
 
     /// The step's graph.
@@ -221,15 +220,8 @@ impl Trainer {
         Ok(backtest.run(self.runner())?.concat())
     }
 
-    /// Tests the policy of now on `part`, under every scenario, with the baselines.
-    pub fn test(&self, part: &Range<usize>) -> Result<PartRecords, TrainError> {
-        let (params, bus) = (self.params_of(part)?, self.bus()?);
-        Ok(evaluate(self.runner(), &self.market, &params, &bus, part, &self.greedy())?)
-    }
-
     fn greedy(&self) -> NetworkPolicy<'_> {
-        let rule = ActRule { seed: [0, 0], explore: 0, select_threshold: 0.0, select_from: 0 };
-        NetworkPolicy::new(&self.device, &self.agent, rule, &self.no_draws)
+        NetworkPolicy::greedy(&self.device, &self.agent, &self.no_draws)
     }
 
     /// How often each action was taken in the last `n_bars` bars of collection, as far as the ring still has them.
@@ -260,27 +252,13 @@ impl Trainer {
         state
     }
 
-    /// What of it the agent is: enough to test it.
+    /// What of it the agent is, with the scales of what it sees: enough to test it.
     pub fn agent_state(&self) -> Vec<(&'static str, &dyn Stored)> {
-        let (agent, p) = (&self.agent, &self.agent.parameters);
-        vec![
-            ("online", &p.online.flat),
-            ("online.operands", &p.online.shadow),
-            ("target", &p.target.flat),
-            ("target.operands", &p.target.shadow),
-            ("first_moments", &p.first_moments),
-            ("second_moments", &p.second_moments),
-            ("spectral.u", &agent.spectral.u),
-            ("spectral.scales", &agent.spectral.scales),
-            ("spacing", &agent.spacing),
-            ("atoms", &agent.atoms),
-            ("isv", &agent.bus),
-            ("isv.seeded", &agent.seeded),
-            ("isv.skipped", &agent.skipped),
-            ("counters", &agent.counters),
-            ("scalars", &agent.scalars),
-            ("readback", &self.memory.readback),
-        ]
+        let mut state = self.agent.state();
+        let others: [(&'static str, &dyn Stored); 2] =
+            [(SCALES, self.market.scales()), ("readback", &self.memory.readback)];
+        state.extend(others);
+        state
     }
 
     /// The rest: replay ring and environments.

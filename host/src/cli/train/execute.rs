@@ -7,15 +7,14 @@ use serde::Serialize;
 use super::super::output;
 use super::super::{Error, Global};
 use super::Arguments;
-use crate::config::Config;
-use crate::data::simulate::{Market, deviations};
 use crate::eval::evaluation::{Evaluation, Verdict};
+use crate::eval::tear_sheet;
 use crate::interrupt::Interrupt;
 use crate::progress::{Progress, Total};
 use crate::report;
 use crate::report::run::{EVALUATION_FILE, REPORT_FILE, Run as Finished};
-use crate::run::plan::{NamedBars, PlanError, TrainPlan};
-use crate::text::{shown, shown_path};
+use crate::run::plan::{PlanError, TrainPlan, known_deviations};
+use crate::text::shown_path;
 use crate::train::{Run, RunEnd};
 
 /// What `train --json` prints.
@@ -38,13 +37,13 @@ impl Arguments {
     pub(in crate::cli) fn run(&self, global: &Global) -> Result<(), Error> {
         self.check_outputs()?;
         let plan = self.resolve(global.device.into())?;
-        let series = the_series(&plan)?;
+        let series = plan.series()?;
         let interrupt = Interrupt::install().map_err(|error| Error::Failed(error.to_string()))?;
         let folder = plan.folder().map_err(PlanError::from)?;
         let (config, path) = (&plan.config, folder.path().to_owned());
         tracing::info!("training in {}", shown_path(&path));
         let mut progress = Progress::start(total(&plan), self.quiet);
-        let deviations = from_simulator(&plan, config).then(|| deviations(&series.bars));
+        let deviations = known_deviations(&plan.record, config, &series.bars);
         let run = Run {
             device: &plan.device,
             config,
@@ -76,7 +75,7 @@ impl Arguments {
         if self.json.to_standard_output() {
             return Ok(());
         }
-        output::print(&format!("{}{}\n", summary(evaluation), shown_path(&report)))
+        output::print(&format!("{}{}\n", tear_sheet::headline(evaluation), shown_path(&report)))
     }
 
     fn suspend(&self, path: &Path) -> Result<(), Error> {
@@ -89,25 +88,6 @@ impl Arguments {
     }
 }
 
-/// The one series that a run trades.
-fn the_series(plan: &TrainPlan) -> Result<&NamedBars, PlanError> {
-    match &plan.bars[..] {
-        [series] => Ok(series),
-        all => {
-            let names: Vec<&str> = all.iter().map(|series| series.name.as_str()).collect();
-            Err(PlanError::Usage(format!(
-                "a run trades one series, and `--data` names {} ({}); start a run for each",
-                all.len(),
-                shown(&names.join(", "))
-            )))
-        }
-    }
-}
-
-fn from_simulator(plan: &TrainPlan, config: &Config) -> bool {
-    plan.record.data.is_none() && config.sim.market == Market::MeanReverting
-}
-
 fn total(plan: &TrainPlan) -> Total {
     let (folds, epochs) = (plan.config.folds as u32, plan.config.epochs);
     let checkpoint = plan.resume.as_ref().and_then(|resume| resume.checkpoint.as_ref());
@@ -116,23 +96,4 @@ fn total(plan: &TrainPlan) -> Total {
         (id.fold - 1) * epochs + id.epoch
     });
     Total { epochs: folds * epochs, resumed_at, folds }
-}
-
-/// The result for a terminal.
-fn summary(evaluation: &Evaluation) -> String {
-    let mut text = format!("{}\n\n", evaluation.sentence);
-    text += &format!("{:<16} {:>8} {:>10} {:>10} {:>8}\n", "", "Sharpe", "return", "drawdown", "trades");
-    let agent = [("agent", &evaluation.agent)];
-    let baselines = evaluation.baselines.iter().map(|named| (named.name.as_str(), &named.performance));
-    for (name, path) in agent.into_iter().chain(baselines) {
-        text += &format!(
-            "{:<16} {:>8.2} {:>9.2}% {:>9.2}% {:>8}\n",
-            name.replace('_', " "),
-            path.sharpe,
-            100.0 * path.total_return,
-            100.0 * path.max_drawdown,
-            path.n_trades
-        );
-    }
-    text + "\n"
 }

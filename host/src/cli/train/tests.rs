@@ -74,13 +74,13 @@ fn set_wins_over_the_file_and_flags_over_both() {
 fn the_working_folder_s_file_is_the_default() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = parse(&[]);
-    assert_eq!(arguments.config(Preset::Tiny, folder.path()).unwrap().lr, 2e-3);
+    assert_eq!(arguments.setup.config(Preset::Tiny, folder.path()).unwrap().lr, 2e-3);
     fs::write(folder.path().join("onegraph.toml"), "lr = 0.5\n").unwrap();
-    assert_eq!(arguments.config(Preset::Tiny, folder.path()).unwrap().lr, 0.5);
+    assert_eq!(arguments.setup.config(Preset::Tiny, folder.path()).unwrap().lr, 0.5);
     let other = folder.path().join("other.toml");
     fs::write(&other, "").unwrap();
     let arguments = parse(&["--config", other.to_str().unwrap()]);
-    assert_eq!(arguments.config(Preset::Tiny, folder.path()).unwrap().lr, 2e-3);
+    assert_eq!(arguments.setup.config(Preset::Tiny, folder.path()).unwrap().lr, 2e-3);
 }
 
 #[test]

@@ -1,14 +1,17 @@
-//! Buffers as a checkpoint holds them.
+//! Buffers as files of tensors hold them.
+
+use std::any::TypeId;
 
 use bytemuck::Pod;
+use half::bf16;
 use safetensors::Dtype;
 
-use crate::device::Buffer;
+use super::Buffer;
 use crate::error::DeviceError;
 
 /// A buffer of any element type.
 pub trait Stored {
-    /// Type of the elements that a checkpoint shows.
+    /// Type of the elements that the file shows.
     fn dtype(&self) -> Dtype;
     /// Their number.
     fn n_elements(&self) -> usize;
@@ -21,20 +24,25 @@ pub trait Stored {
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), DeviceError>;
 }
 
+/// Type of the elements that a file shows of values of type `T`: the type itself for numbers, bytes for everything else.
+pub fn dtype_of<T: 'static>() -> Dtype {
+    let is = TypeId::of::<T>();
+    let numbers = [
+        (TypeId::of::<f32>(), Dtype::F32),
+        (TypeId::of::<u32>(), Dtype::U32),
+        (TypeId::of::<i32>(), Dtype::I32),
+        (TypeId::of::<bf16>(), Dtype::BF16),
+    ];
+    numbers.into_iter().find(|(id, _)| *id == is).map_or(Dtype::U8, |(_, dtype)| dtype)
+}
+
 impl<T: Pod> Stored for Buffer<T> {
     fn dtype(&self) -> Dtype {
-        let is = std::any::TypeId::of::<T>();
-        if is == std::any::TypeId::of::<f32>() {
-            Dtype::F32
-        } else if is == std::any::TypeId::of::<u32>() {
-            Dtype::U32
-        } else {
-            Dtype::U8
-        }
+        dtype_of::<T>()
     }
 
     fn n_elements(&self) -> usize {
-        self.len() * size_of::<T>() / if self.dtype() == Dtype::U8 { 1 } else { size_of::<u32>() }
+        self.len() * size_of::<T>() * 8 / self.dtype().bitsize()
     }
 
     fn read_bytes(&self) -> Result<Vec<u8>, DeviceError> {

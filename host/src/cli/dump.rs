@@ -1,0 +1,92 @@
+//! `dump`: the buffers of a training step, for comparison with another implementation.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::output::{self, Json};
+use super::train::Setup;
+use super::{Error, Global};
+use crate::files::{WriteError, temporary_folder};
+use crate::market::walk_forward::walk_forward;
+use crate::train::dump::{Before, write};
+use crate::train::{TrainError, Trainer};
+
+/// Arguments of `dump`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Training steps after the warm-up of the first fold; the last one is written.
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// The safetensors file to write; docs/dump.md names its tensors.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    setup: Setup,
+    #[command(flatten)]
+    json: Json,
+}
+
+/// What `dump --json` prints.
+#[derive(Serialize)]
+struct Dumped<'a> {
+    /// The file.
+    file: &'a Path,
+    /// Its size.
+    bytes: u64,
+    /// Tensors in it.
+    tensors: usize,
+    /// The step, counted from 1.
+    step: u32,
+    /// The device's name.
+    device: String,
+    /// The preset under the configuration.
+    preset: crate::config::Preset,
+    /// Of the effective configuration.
+    config_fingerprint: u32,
+}
+
+impl Arguments {
+    pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        let plan = self.setup.resolve(global.device.into())?;
+        let bars = &plan.series()?.bars;
+        let unwritable =
+            |error: std::io::Error| Error::Output { path: self.out.clone(), error: WriteError::path(error) };
+        // Under another name until it is whole, in the same folder, and before the work, so that a wrong place costs nothing.
+        let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = temporary_folder(parent.unwrap_or(std::path::Path::new(".")), ".writing-").map_err(unwritable)?;
+        let temporary = folder.path().join("step.safetensors");
+
+        let folds = walk_forward(bars.len(), plan.config.folds, plan.config.episode_len as usize);
+        let folds = folds.map_err(TrainError::from)?;
+        let mut trainer = Trainer::new(&plan.device, &plan.config, bars)?;
+        trainer.begin_fold(&folds[0])?;
+        trainer.warm_up()?;
+        for _ in 1..self.steps {
+            trainer.step()?;
+        }
+        trainer.finish_steps()?;
+        let before = Before::read(&trainer)?;
+        trainer.step()?;
+        trainer.finish_steps()?;
+        let n_tensors = write(&trainer, &before, &temporary)?;
+        std::fs::rename(&temporary, &self.out).map_err(unwritable)?;
+
+        let dumped = Dumped {
+            file: &self.out,
+            bytes: std::fs::metadata(&self.out).map_err(unwritable)?.len(),
+            tensors: n_tensors,
+            step: self.steps,
+            device: plan.device.info().name,
+            preset: plan.record.preset,
+            config_fingerprint: plan.config.fingerprint(),
+        };
+        self.json.write(&dumped)?;
+        if self.json.to_standard_output() {
+            return Ok(());
+        }
+        let Dumped { file, bytes, tensors, step, .. } = &dumped;
+        output::print(&format!("{}: step {step}, {tensors} tensors, {bytes} bytes\n", file.display()))
+    }
+}

@@ -1,0 +1,92 @@
+//! A run's checkpoints tested: each on its own fold's test part, or one of them on bars that the run never had.
+
+use std::ops::Range;
+
+use shared_types::market::WARM_UP_BARS;
+
+use super::TrainError;
+use super::tester::{Returning, Tester};
+use crate::config::Config;
+use crate::data::Bars;
+use crate::device::Device;
+use crate::eval::evaluation::{Evaluation, Selection, Times};
+use crate::market::walk_forward::{LEAST_TEST_BARS, walk_forward};
+use crate::metrics::EpochMetrics;
+use crate::run::{Checkpoint, CheckpointId, RunFolder};
+
+/// Checkpoints, and the bars that they are tested on.
+#[derive(Clone, Copy)]
+pub struct Testing<'a> {
+    /// Where the tests run.
+    pub device: &'a Device,
+    /// The run's configuration.
+    pub config: &'a Config,
+    /// The run's bars, or others.
+    pub bars: &'a Bars,
+    /// The run's folder.
+    pub folder: &'a RunFolder,
+    /// What the market returns from, bar by bar, where it is a simulator that does.
+    pub deviations: Option<&'a [f64]>,
+}
+
+/// Fewest bars that can be tested as a whole: indicators settle, and a test or a window and an episode follow.
+pub fn least_bars(config: &Config) -> usize {
+    WARM_UP_BARS + LEAST_TEST_BARS.max(config.window as usize + config.episode_len as usize)
+}
+
+impl Testing<'_> {
+    /// The checkpoint of a fold that validation chose.
+    pub fn best_of(&self, fold: u32) -> Result<CheckpointId, TrainError> {
+        self.folder.best_checkpoint(fold)?.ok_or(TrainError::NoCandidate(fold))
+    }
+
+    /// Tests each of `checkpoints`, in the order of their folds, on its own fold's test part. `epochs` says how they were
+    /// chosen.
+    pub fn on_own_tests(
+        &self,
+        checkpoints: &[CheckpointId],
+        epochs: &[EpochMetrics],
+    ) -> Result<Evaluation, TrainError> {
+        let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
+        let mut tester = Tester::new(self.device, self.config, self.bars)?;
+        let mut tests = Vec::new();
+        for &id in checkpoints {
+            let checkpoint = Checkpoint::open(&self.folder.checkpoint_path(id))?;
+            let fold = folds.get(id.fold as usize - 1).ok_or_else(|| TrainError::Checkpoint {
+                path: checkpoint.path().to_owned(),
+                reason: format!("it is of fold {}, and the configuration has {}", id.fold, folds.len()),
+            })?;
+            tester.load(&checkpoint)?;
+            let returning = self.deviations.map(|deviations| Returning { deviations, train: &fold.train });
+            tests.push(tester.test(&fold.test, selection(id, epochs), returning)?);
+        }
+        Ok(Evaluation::new(&tests, self.times(), self.config.seed))
+    }
+
+    /// Tests `checkpoint` on all bars behind the indicators' warm-up, as one path. Nothing is fitted to them.
+    pub fn on_all_bars(&self, checkpoint: CheckpointId, epochs: &[EpochMetrics]) -> Result<Evaluation, TrainError> {
+        let mut tester = Tester::new(self.device, self.config, self.bars)?;
+        tester.load(&Checkpoint::open(&self.folder.checkpoint_path(checkpoint))?)?;
+        let part: Range<usize> = WARM_UP_BARS..self.bars.len();
+        let test = tester.test(&part, selection(checkpoint, epochs), None)?;
+        Ok(Evaluation::new(&[test], self.times(), self.config.seed))
+    }
+
+    fn times(&self) -> Times<'_> {
+        Times { time_ns: &self.bars.time_ns, interval_ns: self.bars.interval_ns }
+    }
+}
+
+fn selection(chosen: CheckpointId, epochs: &[EpochMetrics]) -> Selection {
+    let of_fold = || epochs.iter().filter(|epoch| epoch.fold == chosen.fold);
+    let eligible = |epoch: &&EpochMetrics| epoch.validation.as_ref().is_some_and(|v| v.eligible);
+    let metrics = of_fold().find(|epoch| epoch.epoch == chosen.epoch);
+    let validation = metrics.and_then(|epoch| epoch.validation.as_ref());
+    Selection {
+        epoch: Some(chosen.epoch.into()),
+        n_candidates: Some(of_fold().filter(eligible).count() as u64),
+        train_sharpe: metrics.and_then(|epoch| epoch.train_sharpe),
+        validation_sharpe: validation.map(|validation| validation.sharpe),
+        validation_trades: validation.map(|validation| validation.trades),
+    }
+}

@@ -1,0 +1,159 @@
+//! `dump` as a user runs it: what the file holds fits together, and `docs/dump.md` names it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use safetensors::{Dtype, SafeTensors};
+
+fn onegraph(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onegraph"));
+    command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
+}
+
+/// Dumps step `n_steps` of the tiny preset.
+fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
+    let (file, steps) = (folder.join(format!("step-{n_steps}.safetensors")), n_steps.to_string());
+    let set = format!("precision={precision}");
+    let to = file.to_str().expect("UTF-8");
+    let output = onegraph(&["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--set", &set, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let bytes = std::fs::read(&file).expect("the file");
+    assert_eq!((dumped["bytes"].as_u64(), dumped["step"].as_u64()), (Some(bytes.len() as u64), Some(n_steps.into())));
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    assert_eq!(dumped["tensors"].as_u64(), Some(tensors.len() as u64));
+    bytes
+}
+
+fn floats(tensors: &SafeTensors<'_>, name: &str) -> Vec<f64> {
+    let tensor = tensors.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(tensor.dtype(), Dtype::F32, "{name}");
+    let (words, _) = tensor.data().as_chunks::<4>();
+    words.iter().map(|&word| f32::from_le_bytes(word).into()).collect()
+}
+
+fn one(tensors: &SafeTensors<'_>, name: &str) -> f64 {
+    let values = floats(tensors, name);
+    assert_eq!(values.len(), 1, "{name}");
+    values[0]
+}
+
+fn assert_close(got: f64, want: f64, tolerance: f64, what: &str) {
+    assert!((got - want).abs() <= tolerance, "{what}: {got}, {want} expected within {tolerance}");
+}
+
+#[test]
+fn a_step_fits_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (two, three) = (dump(folder.path(), 2, "f32"), dump(folder.path(), 3, "f32"));
+    assert!(dump(folder.path(), 3, "f32") == three, "the same seed gives the same file");
+    let (two, three) = (SafeTensors::deserialize(&two).unwrap(), SafeTensors::deserialize(&three).unwrap());
+    for name in ["param", "target", "first_moment", "second_moment"] {
+        let of_tensor = |when: &str| format!("{name}.{when}.trunk.block0.w1");
+        let (after_two, before_three) = (floats(&two, &of_tensor("after")), floats(&three, &of_tensor("before")));
+        assert_eq!(after_two, before_three, "{name}");
+    }
+    assert_eq!(floats(&two, "isv.after"), floats(&three, "isv.before"));
+
+    // AdamW on one tensor, in f64: a few roundings of f32 on values of order 1e-3 to 1.
+    let of = |name: &str| floats(&three, &format!("{name}.trunk.block0.w1"));
+    let scalar = |name: &str| one(&three, &format!("update.theta.{name}"));
+    let (before, after, gradient) = (of("param.before"), of("param.after"), of("gradient"));
+    let (m, v) = (of("first_moment.after"), of("second_moment.after"));
+    assert!(gradient.iter().any(|g| *g != 0.0) && before != after);
+    for (at, (w, g)) in before.iter().zip(&gradient).enumerate() {
+        let g = g * scalar("gradient_scale");
+        assert_close(m[at], 0.9 * of_at(&three, "first_moment.before", at) + 0.1 * g, 1e-6 * g.abs() + 1e-9, "m");
+        let (m_hat, v_hat) = (m[at] / (1.0 - 0.9f64.powi(3)), v[at] / (1.0 - 0.999f64.powi(3)));
+        let step = m_hat / (v_hat.sqrt() + 1e-8) + scalar("weight_decay") * w;
+        assert_close(after[at], w - scalar("lr") * step, 2e-6, "w");
+    }
+
+    // The trunk's first product under its spectral factor, in f64.
+    let (u, pre_in) = (floats(&three, "online.u"), floats(&three, "online.pre_in"));
+    let (weight, bias) = (floats(&three, "param.before.trunk.in.weight"), floats(&three, "param.before.trunk.in.bias"));
+    let factor = floats(&three, "spectral.scales")[0];
+    let (n_inputs, n_outputs) = (weight.len() / bias.len(), bias.len());
+    for row in 0..u.len() / n_inputs {
+        for output in 0..n_outputs {
+            let x = &u[row * n_inputs..][..n_inputs];
+            let w = &weight[output * n_inputs..][..n_inputs];
+            let product: f64 = x.iter().zip(w).map(|(x, w)| x * w * factor).sum();
+            let size: f64 = x.iter().zip(w).map(|(x, w)| (x * w).abs()).sum();
+            assert_close(pre_in[row * n_outputs + output], product + bias[output], 2e-6 * (size + 1.0), "pre_in");
+        }
+    }
+
+    for target in floats(&three, "targets").chunks(51) {
+        assert_close(target.iter().sum(), 1.0, 1e-5, "mass");
+    }
+    let heaviest = floats(&three, "batch.weights").into_iter().fold(0.0, f64::max);
+    assert_close(heaviest, 1.0, 1e-6, "greatest weight");
+    assert_eq!(one(&three, "totals.objective"), one(&three, "readback.total_loss"));
+    let counters = three.tensor("counters.rng_step").unwrap();
+    assert_eq!((counters.dtype(), counters.data()), (Dtype::I32, &3i32.to_le_bytes()[..]));
+}
+
+fn of_at(tensors: &SafeTensors<'_>, name: &str, at: usize) -> f64 {
+    let tensor = tensors.tensor(&format!("{name}.trunk.block0.w1")).expect("the tensor");
+    f32::from_le_bytes(tensor.data()[4 * at..][..4].try_into().expect("4 bytes")).into()
+}
+
+/// A name of the documentation stands for names of the file: X, T and LEARNER for anything, l for a number.
+fn stands_for(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.split('.').peekable(), name.split('.').peekable());
+    while let Some(part) = pattern.next() {
+        let Some(of_name) = name.next() else { return false };
+        match part {
+            "X" | "T" => return pattern.peek().is_none(),
+            "LEARNER" => {}
+            "l" if of_name.parse::<u32>().is_ok() => {}
+            _ if part == of_name => {}
+            _ => return false,
+        }
+    }
+    name.peek().is_none()
+}
+
+#[test]
+fn the_documentation_has_every_name_and_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = dump(folder.path(), 1, "bf16");
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    assert_eq!(tensors.tensor("online.u").unwrap().dtype(), Dtype::BF16);
+    assert_eq!(tensors.tensor("td_errors").unwrap().dtype(), Dtype::BF16);
+    let (mut patterns, mut words) = (Vec::new(), Vec::new());
+    for line in include_str!("../../docs/dump.md").lines().filter(|line| line.starts_with("| ")) {
+        let first = line.split('|').nth(1).expect("a cell");
+        let quoted = |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+        for name in quoted(first) {
+            let of_pass = first.trim_start().starts_with("X = ");
+            patterns.push(if of_pass { format!("online.{name}") } else { name.clone() });
+            if of_pass {
+                patterns.extend(["online_next", "target_next"].map(|pass| format!("{pass}.{name}")));
+            }
+        }
+        words.extend(quoted(line));
+    }
+    for pattern in &patterns {
+        assert!(tensors.names().iter().any(|name| stands_for(pattern, name)), "{pattern} is in no file");
+    }
+    let is_pass = |name: &str| ["online.", "online_next.", "target_next."].iter().any(|pass| name.starts_with(pass));
+    for name in tensors.names() {
+        let matching = patterns.iter().filter(|pattern| !(is_pass(name) && pattern.ends_with(".X")));
+        assert!(matching.into_iter().any(|pattern| stands_for(pattern, name)), "docs/dump.md lacks {name}");
+        let field = name.rsplit('.').next().expect("a name");
+        if ["totals.", "update.", "counters.", "scalars.", "readback."].iter().any(|group| name.starts_with(group)) {
+            assert!(words.iter().any(|word| word == field), "docs/dump.md lacks {field} of {name}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_place_is_refused_before_the_work() {
+    let output = onegraph(&["dump", "--preset", "tiny", "--steps", "1", "--out", "/nonexistent/folder/x.safetensors"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("/nonexistent/folder/x.safetensors") && message.contains("another place"), "{message}");
+    assert_eq!(onegraph(&["dump", "--steps", "0", "--out", "x"]).status.code(), Some(2));
+}
