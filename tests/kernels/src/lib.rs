@@ -7,6 +7,7 @@ pub mod indices;
 pub mod math;
 pub mod output;
 pub mod readme;
+pub mod reexports;
 pub mod shared;
 pub mod small;
 pub mod tensor;
