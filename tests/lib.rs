@@ -14,12 +14,33 @@ use host::images::Images;
 pub use libtest_mimic::Failed;
 use libtest_mimic::{Arguments, Trial};
 
+/// The images of a kernel crate that the build script compiled.
+macro_rules! images {
+    ($crate_name:literal, $name:literal) => {
+        Images {
+            name: $name,
+            sm_80: include_str!(concat!(env!("OUT_DIR"), "/", $crate_name, ".sm_80.ptx")),
+            sm_90a: include_str!(concat!(env!("OUT_DIR"), "/", $crate_name, ".sm_90a.ptx")),
+        }
+    };
+}
+
 /// `test-kernels`: kernels that exercise the toolchain.
-pub const TEST_KERNELS: Images = Images {
-    name: "test-kernels",
-    sm_80: include_str!(concat!(env!("OUT_DIR"), "/test_kernels.sm_80.ptx")),
-    sm_90a: include_str!(concat!(env!("OUT_DIR"), "/test_kernels.sm_90a.ptx")),
-};
+pub const TEST_KERNELS: Images = images!("test_kernels", "test-kernels");
+
+/// The crates of `compat`, written for rust-cuda.
+pub mod compat {
+    use super::Images;
+
+    /// Vector addition.
+    pub const VECADD: Images = images!("compat_vecadd", "compat-vecadd");
+    /// Matrix products.
+    pub const GEMM: Images = images!("compat_gemm", "compat-gemm");
+    /// The published crate `sha2`.
+    pub const SHA2: Images = images!("compat_sha2_crates_io", "compat-sha2-crates-io");
+    /// 128-bit integers.
+    pub const I128: Images = images!("compat_i128", "compat-i128");
+}
 
 /// What a case returns: any error that can be shown becomes a failure through `?`.
 pub type Outcome = Result<(), Failed>;

@@ -36,12 +36,3 @@ pub fn copy_vectors(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>) {
         }
     }
 }
-
-/// Copies `source` times `scale` to `target`, element by element. Launch: 1-D, thread = element; `target` is as long as `source`.
-#[kernel]
-pub fn copy_f32(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>, scale: f32) {
-    let index = thread::index_1d() as usize;
-    if index < source.len() {
-        target.set(index, source.get(index) * scale);
-    }
-}

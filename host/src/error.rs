@@ -139,8 +139,12 @@ fn hint(status: u32) -> &'static str {
             "; a kernel faulted and the device must be opened anew: run the same with `--device cpu` and \
              ONEGRAPH_CHECK=1, or under compute-sanitizer, to find the kernel and the line"
         }
-        // CUDA_ERROR_INVALID_PTX, _UNSUPPORTED_PTX_VERSION, _NO_BINARY_FOR_GPU
-        218 | 222 | 209 => "; the driver may be older than the image: update the NVIDIA driver",
+        // CUDA_ERROR_INVALID_PTX
+        218 => {
+            "; an `asm!` of a kernel may be no PTX, which scripts/ptxas-check shows, or the driver may be older than the image"
+        }
+        // CUDA_ERROR_UNSUPPORTED_PTX_VERSION, _NO_BINARY_FOR_GPU
+        222 | 209 => "; the driver may be older than the image: update the NVIDIA driver",
         // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, _SYSTEM_NOT_READY
         803 | 802 => "; the user-space driver and the kernel module disagree: reboot, or reinstall the NVIDIA driver",
         _ => "",

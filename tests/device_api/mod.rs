@@ -8,6 +8,7 @@ pub mod copies;
 pub mod indices;
 pub mod math;
 pub mod output;
+pub mod reexports;
 pub mod shared;
 pub mod tensor;
 pub mod warp;
@@ -93,6 +94,9 @@ pub fn cases<B: Backend>() -> Vec<NamedCase<B>> {
         ("wide_division", math::wide_division),
         ("heap", output::heap),
         ("assertions", output::assertions),
+        ("clocks", reexports::clocks),
+        ("glam_and_vek", reexports::glam_and_vek),
+        ("halves", reexports::halves),
         ("vectors", copies::vectors),
         ("cp_async", copies::asynchronous),
         ("mbarrier", copies::barrier),

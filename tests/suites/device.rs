@@ -2,10 +2,10 @@
 
 use cuda_std::cpu::ExecutorOptions;
 use cuda_std::shape::LaunchShape;
-use gpu_kernels::copy::copy_f32;
 use host::device::Device;
-use host::images::KERNELS;
-use onegraph_tests::{Outcome, TEST_KERNELS, case, run};
+use host::images;
+use onegraph_tests::{Outcome, TEST_KERNELS as KERNELS, case, run};
+use test_kernels::copies::copy_f32;
 
 fn main() {
     run(vec![
@@ -15,6 +15,7 @@ fn main() {
         case("overlapping_write_is_refused_by_name", overlapping_write_is_refused_by_name),
         case("a_launch_through_another_crates_module_is_refused", a_launch_through_another_crates_module_is_refused),
         case("memory_of_another_device_is_refused_by_name", memory_of_another_device_is_refused_by_name),
+        case("a_module_of_another_opening_is_refused_by_name", a_module_of_another_opening_is_refused_by_name),
         case("impossible_shapes_are_refused", impossible_shapes_are_refused),
         case("lengths_must_agree", lengths_must_agree),
         case("events_tell_a_time", events_tell_a_time),
@@ -84,11 +85,11 @@ fn pinned_memory_is_shared_with_kernels(device: &Device) -> Outcome {
 }
 
 fn a_launch_through_another_crates_module_is_refused(device: &Device) -> Outcome {
-    let (module, stream) = (device.module(&TEST_KERNELS)?, device.stream()?);
+    let (module, stream) = (device.module(&images::KERNELS)?, device.stream()?);
     let (source, target) = (device.alloc_zeroed::<f32>(32)?, device.alloc_zeroed::<f32>(32)?);
     let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
     let message = stream.launch(&module, LaunchShape::cover(32, 32), launch).expect_err("another crate's").to_string();
-    assert!(message.contains("`copy_f32`") && message.contains("`test-kernels`"), "{message}");
+    assert!(message.contains("`copy_f32`") && message.contains("`gpu-kernels`"), "{message}");
     Ok(())
 }
 
@@ -105,6 +106,24 @@ fn memory_of_another_device_is_refused_by_name(device: &Device) -> Outcome {
     }
     assert_eq!((mine.read()?, foreign.read()?), (vec![1.0; 32], vec![2.0; 32]));
     Ok(())
+}
+
+fn a_module_of_another_opening_is_refused_by_name(device: &Device) -> Outcome {
+    let (one, two) = (Device::cpu_with(ExecutorOptions::default()), Device::cpu_with(ExecutorOptions::default()));
+    let refused = |module: &Device, runs: &Device| -> Outcome {
+        let (module, stream) = (module.module(&KERNELS)?, runs.stream()?);
+        let (source, target) = (runs.upload(&[1.0f32; 32])?, runs.upload(&[2.0f32; 32])?);
+        let launch = copy_f32::launch(source.view(), target.view_mut(), 1.0);
+        let message = stream.launch(&module, LaunchShape::cover(32, 32), launch).expect_err("foreign").to_string();
+        for part in ["copy_f32", "module `test-kernels`", "another opening", "load it on the device"] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
+        assert_eq!(target.read()?, [2.0; 32]);
+        Ok(())
+    };
+    refused(&one, &two)?;
+    refused(&one, device)?;
+    refused(device, &two)
 }
 
 fn impossible_shapes_are_refused(device: &Device) -> Outcome {

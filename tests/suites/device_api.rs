@@ -4,12 +4,13 @@
 mod device_api;
 
 use bytemuck::Pod;
+use cuda_std::cfg::ComputeCapability;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, DeviceSlice, DeviceSliceMut, Launch};
 use cuda_std::shape::LaunchShape;
 use device_api::{Backend, NamedCase};
 use host::device::{Buffer, Device, DeviceChoice, Module, Stream};
 use onegraph_tests::{Case, Outcome, TEST_KERNELS, case, run};
-use test_kernels::output;
+use test_kernels::{output, reexports};
 
 /// Set for a process of its own that launches one kernel: the name of the launch.
 const CHILD: &str = "ONEGRAPH_TEST_CHILD";
@@ -27,6 +28,8 @@ fn main() {
     let mut cases: Vec<Case> = device_api::cases().into_iter().map(on_device).collect();
     cases.extend(device_api::cases_of_sm_90().into_iter().map(|named| on_device(named).needs_sm_90()));
     cases.push(case("what_a_kernel_prints", what_a_kernel_prints));
+    cases.push(case("the_capability_is_the_images", the_capability_is_the_images));
+    cases.push(case("a_trap_and_a_breakpoint_end_the_launch", a_trap_and_a_breakpoint_end_the_launch));
     cases.push(case("a_failed_assertion_is_told_and_ends_the_launch", a_failed_assertion_is_told_and_ends_the_launch));
     run(cases)
 }
@@ -40,6 +43,8 @@ fn child(launch: &str) -> i32 {
         "print_values" => on_device.run(LaunchShape::linear(1, 64), output::print_values::launch(3, 0.5)),
         "assert_below" => on_device.run(LaunchShape::linear(1, 32), output::assert_below::launch(31)),
         "assert_equal" => on_device.run(LaunchShape::linear(1, 1), output::assert_equal::launch(4, 5)),
+        "trap" => on_device.run(LaunchShape::linear(1, 1), reexports::end_early::launch(0)),
+        "breakpoint" => on_device.run(LaunchShape::linear(1, 1), reexports::end_early::launch(1)),
         other => unreachable!("no launch is called {other}"),
     };
     match result {
@@ -76,6 +81,32 @@ fn a_failed_assertion_is_told_and_ends_the_launch(device: &Device) -> Outcome {
     assert_eq!(code, Some(3), "{text}");
     for told in ["left 4", "right 5", "output.rs"] {
         assert!(text.replace(": ", " ").contains(told), "`{told}` is not in:\n{text}");
+    }
+    Ok(())
+}
+
+fn the_capability_is_the_images(device: &Device) -> Outcome {
+    let on_device = OnDevice::new(device.clone())?;
+    let out = device.alloc_zeroed::<u32>(2)?;
+    on_device.run(LaunchShape::linear(1, 1), reexports::capability::launch(out.view_mut()))?;
+    let want = match on_device.module.image() {
+        "sm_90a" => [ComputeCapability::Compute90 as u32, 1],
+        _ => [ComputeCapability::Compute80 as u32, 0],
+    };
+    assert_eq!(out.read()?, want);
+    Ok(())
+}
+
+fn a_trap_and_a_breakpoint_end_the_launch(device: &Device) -> Outcome {
+    for how in ["trap", "breakpoint"] {
+        let (text, code) = in_a_process(device, how)?;
+        assert_eq!(code, Some(3), "{how}: {text}");
+        if device.backend_name() == "cpu" {
+            assert!(
+                text.contains("kernel `end_early`") && text.contains(how) && text.contains("reexports.rs:"),
+                "{text}"
+            );
+        }
     }
     Ok(())
 }

@@ -10,11 +10,12 @@ use std::process::Command;
 use cuda_driver::ledger::{self, Phase};
 use cuda_std::shape::LaunchShape;
 use driver::fake_driver;
-use gpu_kernels::copy::copy_f32;
 use host::device::{Buffer, Device, DeviceChoice};
 use host::error::DeviceError;
 use host::graph::{ChildGraph, ParentGraph};
-use host::images::{Images, KERNELS};
+use host::images::Images;
+use onegraph_tests::TEST_KERNELS as KERNELS;
+use test_kernels::copies::copy_f32;
 
 const SCENARIO: &str = "FAKE_CUDA_SCENARIO";
 const SHAPE: LaunchShape = LaunchShape::linear(4, 32);

@@ -5,12 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cuda_driver::ledger;
 use cuda_std::cpu::ExecutorOptions;
 use cuda_std::shape::LaunchShape;
-use gpu_kernels::copy::copy_f32;
 use host::device::{Buffer, Device, DeviceChoice};
 use host::error::DeviceError;
 use host::graph::{ChildGraph, GraphDescription, Hazard, ParentGraph};
-use host::images::KERNELS;
-use onegraph_tests::{Outcome, case, run};
+use onegraph_tests::{Outcome, TEST_KERNELS as KERNELS, case, run};
+use test_kernels::copies::copy_f32;
 
 /// Set for a process of its own, which the ledger counts all of: `cpu` or `cuda`, where it is to replay a graph.
 const CHILD: &str = "ONEGRAPH_TEST_CHILD";

@@ -29,8 +29,12 @@ fn launch(choice: DeviceChoice) -> Outcome {
 
 fn the_readme_shows_what_runs() -> Outcome {
     let readme = include_str!("../../README.md");
-    let kernel = include_str!("../kernels/src/readme.rs").split_once("\n\n").expect("a module doc, then the kernel").1;
-    assert!(readme.contains(kernel), "the README's kernel is not tests/kernels/src/readme.rs");
+    // Whole, with its module's doc, so that what a reader pastes compiles without a warning.
+    let kernel = include_str!("../kernels/src/readme.rs");
+    assert!(
+        kernel.starts_with("//! ") && readme.contains(kernel),
+        "the README's kernel is not tests/kernels/src/readme.rs"
+    );
     let (_, body) = include_str!("readme.rs").split_once("let device = Device::open(choice)?;\n").expect("the launch");
     for line in body.lines().map(str::trim).take_while(|line| *line != "Ok(())") {
         assert!(readme.contains(line), "the README does not show `{line}`");

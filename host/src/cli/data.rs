@@ -1,6 +1,6 @@
 //! `data`: what a market file holds, and markets simulated into one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -94,11 +94,12 @@ impl Arguments {
 impl Inspect {
     /// Prints everything, then fails if `train` would refuse the file.
     fn run(&self) -> Result<(), Error> {
-        if self.file.as_os_str() == "-" {
-            let reason = "FILE: standard input cannot be inspected, since a market file is not read from front to back";
-            return Err(Error::Arguments(format!("{reason}; name a file (one that is called `-`: ./-)")));
-        }
-        output::distinct(&[("FILE", Some(&Target::File(self.file.clone()))), ("--json", self.json.target())])?;
+        let file = no_stream(
+            &self.file,
+            "FILE: standard input cannot be inspected, since a market file is not read from front to back; name a file (one \
+             that is called `-`: ./-)",
+        )?;
+        output::distinct(&[("FILE", Some(&file)), ("--json", self.json.target())])?;
         let reading = data::read(&self.file, &self.reading.options())?;
         let inspection = Inspection::new(&reading);
         self.json.write(&inspection)?;
@@ -121,6 +122,14 @@ impl ReadArguments {
     }
 }
 
+/// The file, unless it is `-`, which these commands cannot read or write.
+fn no_stream(file: &Path, refusal: &str) -> Result<Target, Error> {
+    match Target::from(file.as_os_str().to_owned()) {
+        Target::StandardOutput => Err(Error::Arguments(refusal.into())),
+        file => Ok(file),
+    }
+}
+
 fn bar_length(text: &str) -> Result<i64, String> {
     let known = BAR_LENGTHS.iter().find(|(name, _)| *name == text);
     known.map(|&(_, length_ns)| length_ns).ok_or_else(|| "choose 1s, 1m, 5m, 1h or 1d".into())
@@ -128,11 +137,12 @@ fn bar_length(text: &str) -> Result<i64, String> {
 
 impl Simulate {
     fn run(&self) -> Result<(), Error> {
-        if self.out.as_os_str() == "-" {
-            let reason = "--out: standard output takes no market, whose format follows from the file's name";
-            return Err(Error::Arguments(format!("{reason}; name a file that ends in .csv or .parquet")));
-        }
-        output::distinct(&[("--out", Some(&Target::File(self.out.clone()))), ("--json", self.json.target())])?;
+        let out = no_stream(
+            &self.out,
+            "--out: standard output takes no market, whose format follows from the file's name; name a file that ends in .csv \
+             or .parquet",
+        )?;
+        output::distinct(&[("--out", Some(&out)), ("--json", self.json.target())])?;
         let simulation = Simulation { market: self.sim, n_bars: self.bars, seed: self.seed };
         data::write_bars(&self.out, &simulation.bars())?;
         let simulated = Simulated {

@@ -3,13 +3,31 @@
 use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
+use super::Module;
 use crate::error::DeviceError;
 
 /// Threads that a block may have on every device.
 const MAX_BLOCK_THREADS: u64 = 1024;
 
-/// Checks the shape, that all memory is of the device `device`, and that what one parameter writes is reached through no
-/// other.
+/// Refuses a module that was not loaded on the opening `device` of a device.
+pub(super) fn check_module(
+    device: u64,
+    module: &Module,
+    shape: LaunchShape,
+    launch: &Launch,
+) -> Result<(), DeviceError> {
+    if module.device_id() == device {
+        return Ok(());
+    }
+    let reason = format!(
+        "module `{}` is of another device, or of another opening of this one: load it on the device that runs the launch",
+        module.name()
+    );
+    Err(DeviceError::Launch { kernel: launch.info().name, shape, reason })
+}
+
+/// Checks the shape, that all memory is of the opening `device` of a device, and that what one parameter writes is reached
+/// through no other.
 pub(super) fn check(device: u64, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
     let info = launch.info();
     let refuse = |reason: String| Err(DeviceError::Launch { kernel: info.name, shape, reason });

@@ -183,7 +183,7 @@ impl Device {
     #[track_caller]
     pub fn module(&self, images: &Images) -> Result<Module, DeviceError> {
         match &self.backend {
-            Backend::Cpu(_) => Ok(Module::cpu(images)),
+            Backend::Cpu(cpu) => Ok(Module::cpu(cpu.id(), images)),
             Backend::Cuda(cuda) => Ok(Module::cuda(CudaModule::load(cuda.clone(), images)?)),
         }
     }
@@ -198,7 +198,7 @@ impl Device {
     }
 }
 
-/// A number for an opening of a device, never 0 and never given twice; memory carries it.
+/// A number for an opening of a device, never 0 and never given twice; memory and modules carry it.
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -20,15 +20,17 @@ pub(super) enum Backend {
 /// On the CPU the kernels are part of the program. What is kept is which of them the crate's image holds, so that a launch
 /// through the wrong module fails here as it does on a GPU.
 pub(crate) struct CpuModule {
+    /// The opening of the CPU that it was loaded on.
+    device: u64,
     name: &'static str,
     kernels: HashSet<&'static str>,
 }
 
 impl CpuModule {
-    pub(super) fn new(images: &Images) -> Self {
+    pub(super) fn new(device: u64, images: &Images) -> Self {
         let entry = |line: &'static str| line.split_once(".entry ")?.1.split('(').next();
         let lines = images.sm_80.lines().chain(images.sm_90a.lines());
-        Self { name: images.name, kernels: lines.filter_map(entry).map(str::trim).collect() }
+        Self { device, name: images.name, kernels: lines.filter_map(entry).map(str::trim).collect() }
     }
 
     /// Refuses a kernel that the crate's image does not hold.
@@ -41,12 +43,20 @@ impl CpuModule {
 }
 
 impl Module {
-    pub(super) fn cpu(images: &Images) -> Self {
-        Self { backend: Backend::Cpu(CpuModule::new(images)) }
+    pub(super) fn cpu(device: u64, images: &Images) -> Self {
+        Self { backend: Backend::Cpu(CpuModule::new(device, images)) }
     }
 
     pub(super) fn cuda(module: CudaModule) -> Self {
         Self { backend: Backend::Cuda(Arc::new(module)) }
+    }
+
+    /// The opening of a device that the module was loaded on.
+    pub(super) fn device_id(&self) -> u64 {
+        match &self.backend {
+            Backend::Cpu(module) => module.device,
+            Backend::Cuda(module) => module.device_id(),
+        }
     }
 
     /// The kernel crate's name.

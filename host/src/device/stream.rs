@@ -48,21 +48,17 @@ impl Stream {
         }
     }
 
-    /// Launches a kernel of `module`. It has run when `synchronize`, or a later `Buffer::read`, returns.
-    ///
-    /// # Panics
-    /// If `module` is of another kind of device than this stream.
+    /// Launches a kernel of `module`. It has run when `synchronize`, or a later `Buffer::read`, returns. The module, and all
+    /// memory that the launch reaches, must be of the opening of a device that this stream is of.
     #[track_caller]
     pub fn launch(&self, module: &Module, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
         self.launch_again(module, shape, &launch)
     }
 
     /// The same for a launch that is kept, to be launched several times.
-    ///
-    /// # Panics
-    /// If `module` is of another kind of device than this stream.
     #[track_caller]
     pub fn launch_again(&self, module: &Module, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
+        super::launch::check_module(self.device_id(), module, shape, launch)?;
         super::launch::check(self.device_id(), shape, launch)?;
         match (&self.backend, &module.backend) {
             (Backend::Cpu(device), module::Backend::Cpu(module)) => {
@@ -70,7 +66,7 @@ impl Stream {
                 device.run(shape, launch)
             }
             (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, launch),
-            _ => panic!("module `{}` and the stream are of different kinds of device", module.name()),
+            _ => unreachable!("a module and a stream of one opening are of one kind of device"),
         }
     }
 

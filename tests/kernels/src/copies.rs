@@ -1,8 +1,18 @@
-//! Vector accesses, asynchronous copies, barriers that count bytes, the bulk copy engine.
+//! A plain copy, vector accesses, asynchronous copies, barriers that count bytes, the bulk copy engine.
 
 use cuda_std::mbarrier::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::{cp_async, shared_array, shared_static, vector};
+
+/// Copies `source` times `scale` to `target`, element by element: the plain kernel of the device's and graphs' suites. Launch:
+/// 1-D, thread = element; `target` is as long as `source`.
+#[kernel]
+pub fn copy_f32(source: GlobalSlice<f32>, target: GlobalSliceMut<f32>, scale: f32) {
+    let index = thread::index_1d() as usize;
+    if index < source.len() {
+        target.set(index, source.get(index) * scale);
+    }
+}
 
 /// Copies `n` float4 with 16-byte accesses past the caches.
 ///

@@ -8,6 +8,7 @@ pub mod math;
 pub mod output;
 pub mod policy;
 pub mod readme;
+pub mod reexports;
 pub mod shared;
 pub mod small;
 pub mod tensor;

@@ -1,4 +1,4 @@
-//! The README's first kernel.
+//! y = a x + y: gpu-kernels/src/axpy.rs, with `pub mod axpy;` in gpu-kernels/src/lib.rs.
 
 use cuda_std::prelude::*;
 

@@ -23,6 +23,11 @@
 //! `#[kernel]` needs are supplied to the crate from outside, unless it already declares them. The PTX is then given
 //! its launch bounds and refused if it calls something that does not exist on the GPU.
 //!
+//! What it does not check: the text of `asm!` and `global_asm!`. rustc passes it on unread, and no assembler runs here, since
+//! NVIDIA's is not part of a Rust toolchain; a word that is no PTX is found when a driver loads the image
+//! (`CUDA_ERROR_INVALID_PTX`). `ptxas -arch=sm_80 FILE.ptx` finds it without a GPU; in this repository `scripts/ptxas-check`
+//! fetches `ptxas`, assembles every image with it, and shows the refused line and the kernel around it.
+//!
 //! | file | holds |
 //! | --- | --- |
 //! | `compiler.rs` | which rustc compiles kernels |

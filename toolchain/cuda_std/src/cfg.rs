@@ -42,8 +42,26 @@ impl ComputeCapability {
             Self::Compute87
         } else if cfg!(target_feature = "sm_86") {
             Self::Compute86
-        } else {
+        } else if cfg!(any(target_feature = "sm_80", not(target_os = "cuda"))) {
             Self::Compute80
+        } else if cfg!(target_feature = "sm_75") {
+            Self::Compute75
+        } else if cfg!(target_feature = "sm_72") {
+            Self::Compute72
+        } else if cfg!(target_feature = "sm_70") {
+            Self::Compute70
+        } else if cfg!(target_feature = "sm_62") {
+            Self::Compute62
+        } else if cfg!(target_feature = "sm_61") {
+            Self::Compute61
+        } else if cfg!(target_feature = "sm_60") {
+            Self::Compute60
+        } else if cfg!(target_feature = "sm_53") {
+            Self::Compute53
+        } else if cfg!(target_feature = "sm_52") {
+            Self::Compute52
+        } else {
+            Self::Compute50
         }
     }
 }

@@ -18,8 +18,8 @@
 //! | `io`: `print!`, `println!`, `assert_eq!`, `assert_ne!` | [`io`], and `assert!` | `vprintf`, `__assertfail` | `assertions` |
 //! | `mem`, the allocator of `alloc` | [`mem`] | `malloc`, `free` | `heap` |
 //! | `ptr` | [`ptr`] | `isspacep`, `cvta` | `case_w_shared_stores` |
-//! | `cfg`, `misc` | [`cfg`](mod@cfg), [`misc`] | constants; `%clock64`, `brkpt` | - |
-//! | `vek`, `glam`, `half` | re-exported | - | `tests/compat/gemm` |
+//! | `cfg`, `misc` | [`cfg`](mod@cfg), [`misc`] | constants; `%clock64`, `brkpt` | `clocks`, and `capability`, `trap` in `tests/suites/device_api.rs` |
+//! | `vek`, `glam`, `half` | re-exported | - | `glam_and_vek`, `halves`, `tests/compat/gemm` |
 //!
 //! Beyond it:
 //!

@@ -16,6 +16,7 @@
 //! kernel on the CPU target under its checker, which ends the launch at the first such access.
 
 mod atomic;
+mod elements;
 mod global;
 mod shared;
 mod vector;

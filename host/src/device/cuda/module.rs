@@ -69,6 +69,11 @@ impl CudaModule {
         Ok(Self { raw, name: images.name, image, device: device.clone(), functions: Mutex::default() })
     }
 
+    /// The opening of a device that the module was loaded on.
+    pub(crate) fn device_id(&self) -> u64 {
+        self.device.id()
+    }
+
     /// The kernel crate's name.
     pub(crate) fn name(&self) -> &'static str {
         self.name

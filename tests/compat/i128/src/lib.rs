@@ -34,7 +34,9 @@ pub unsafe fn i128_ops(a: &[i128], b: &[i128], out: *mut i128) {
 #[allow(improper_ctypes_definitions, clippy::missing_safety_doc)]
 pub unsafe fn u128_checksum(words: &[u64], out: *mut u128) {
     if thread::first() {
-        let sum = words.iter().fold(1u128, |sum, &word| sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(word.into()));
+        let sum = words
+            .iter()
+            .fold(1u128, |sum, &word| sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(word.into()));
         assert!(!words.is_empty());
         *out = sum % 1_000_000_007;
     }

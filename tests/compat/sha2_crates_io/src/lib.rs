@@ -3,13 +3,13 @@
 use cuda_std::prelude::*;
 use sha2::{Digest, Sha256, Sha512};
 
-/// Hashes one 64-byte message a thread.
+/// Hashes one message of `len` bytes a thread.
 #[kernel]
 #[allow(improper_ctypes_definitions, clippy::missing_safety_doc)]
-pub unsafe fn hash_256(messages: &[u8], digests: *mut [u8; 32]) {
+pub unsafe fn hash_256(messages: &[u8], len: usize, digests: *mut [u8; 32]) {
     let idx = thread::index_1d() as usize;
-    if idx < messages.len() / 64 {
-        let digest = Sha256::digest(&messages[64 * idx..64 * (idx + 1)]);
+    if idx < messages.len() / len {
+        let digest = Sha256::digest(&messages[len * idx..len * (idx + 1)]);
         *digests.add(idx) = digest.into();
     }
 }

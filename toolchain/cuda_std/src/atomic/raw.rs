@@ -50,14 +50,24 @@ mod gpu {
         };
     }
 
+    /// The fence that sequential consistency asks for, then the instruction with the ordering's semantics.
+    macro_rules! issue {
+        ($ordering:ident, $scope:ident, $with:ident, $($known:ident $semantics:literal,)* _ $strongest:literal) => {{
+            if $ordering == Ordering::SeqCst {
+                super::fence(Ordering::SeqCst, $scope);
+            }
+            match $ordering {
+                $(Ordering::$known => $with!($semantics),)*
+                _ => $with!($strongest),
+            }
+        }};
+    }
+
     macro_rules! read_modify_write {
         ($name:ident, $type:ident, $reg:ident, $op:literal) => {
             #[inline(always)]
             pub unsafe fn $name(ptr: *mut $type, value: $type, ordering: Ordering, scope: Scope) -> $type {
                 let old: $type;
-                if ordering == Ordering::SeqCst {
-                    super::fence(Ordering::SeqCst, scope);
-                }
                 macro_rules! with {
                     ($sem:literal) => {
                         in_scope!(
@@ -66,12 +76,7 @@ mod gpu {
                         )
                     };
                 }
-                match ordering {
-                    Ordering::Relaxed => with!("relaxed"),
-                    Ordering::Acquire => with!("acquire"),
-                    Ordering::Release => with!("release"),
-                    _ => with!("acq_rel"),
-                }
+                issue!(ordering, scope, with, Relaxed "relaxed", Acquire "acquire", Release "release", _ "acq_rel");
                 old
             }
         };
@@ -103,41 +108,29 @@ mod gpu {
             #[inline(always)]
             pub unsafe fn $load(ptr: *mut $type, ordering: Ordering, scope: Scope) -> $type {
                 let value: $type;
-                if ordering == Ordering::SeqCst {
-                    super::fence(Ordering::SeqCst, scope);
-                }
                 macro_rules! with {
-                                ($sem:literal) => {
-                                    in_scope!(
-                                        scope, ptr, concat!("ld.", $sem), concat!(".", $bits, " {value}, [{address}];"),
-                                        { value = out($reg) value, }
-                                    )
-                                };
-                            }
-                match ordering {
-                    Ordering::Relaxed => with!("relaxed"),
-                    _ => with!("acquire"),
+                    ($sem:literal) => {
+                        in_scope!(
+                            scope, ptr, concat!("ld.", $sem), concat!(".", $bits, " {value}, [{address}];"),
+                            { value = out($reg) value, }
+                        )
+                    };
                 }
+                issue!(ordering, scope, with, Relaxed "relaxed", _ "acquire");
                 value
             }
 
             #[inline(always)]
             pub unsafe fn $store(ptr: *mut $type, value: $type, ordering: Ordering, scope: Scope) {
-                if ordering == Ordering::SeqCst {
-                    super::fence(Ordering::SeqCst, scope);
-                }
                 macro_rules! with {
-                                ($sem:literal) => {
-                                    in_scope!(
-                                        scope, ptr, concat!("st.", $sem), concat!(".", $bits, " [{address}], {value};"),
-                                        { value = in($reg) value, }
-                                    )
-                                };
-                            }
-                match ordering {
-                    Ordering::Relaxed => with!("relaxed"),
-                    _ => with!("release"),
+                    ($sem:literal) => {
+                        in_scope!(
+                            scope, ptr, concat!("st.", $sem), concat!(".", $bits, " [{address}], {value};"),
+                            { value = in($reg) value, }
+                        )
+                    };
                 }
+                issue!(ordering, scope, with, Relaxed "relaxed", _ "release");
             }
 
             #[inline(always)]
@@ -149,24 +142,16 @@ mod gpu {
                 scope: Scope,
             ) -> $type {
                 let old: $type;
-                if ordering == Ordering::SeqCst {
-                    super::fence(Ordering::SeqCst, scope);
-                }
                 macro_rules! with {
-                                ($sem:literal) => {
-                                    in_scope!(
-                                        scope, ptr, concat!("atom.", $sem),
-                                        concat!(".cas.", $bits, " {old}, [{address}], {current}, {new};"),
-                                        { old = out($reg) old, current = in($reg) current, new = in($reg) new, }
-                                    )
-                                };
-                            }
-                match ordering {
-                    Ordering::Relaxed => with!("relaxed"),
-                    Ordering::Acquire => with!("acquire"),
-                    Ordering::Release => with!("release"),
-                    _ => with!("acq_rel"),
+                    ($sem:literal) => {
+                        in_scope!(
+                            scope, ptr, concat!("atom.", $sem),
+                            concat!(".cas.", $bits, " {old}, [{address}], {current}, {new};"),
+                            { old = out($reg) old, current = in($reg) current, new = in($reg) new, }
+                        )
+                    };
                 }
+                issue!(ordering, scope, with, Relaxed "relaxed", Acquire "acquire", Release "release", _ "acq_rel");
                 old
             }
         };

@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::atomic::{Global, atomic_methods};
+use super::elements::{reading_methods, writing_methods};
 use super::vector;
 #[cfg(not(target_os = "cuda"))]
 use crate::cpu::{self, Shadow};
@@ -33,42 +34,9 @@ pub struct GlobalSliceMut<'a, T> {
     life: PhantomData<&'a mut T>,
 }
 
-/// What both views have in common: everything that reads.
-macro_rules! reading_methods {
+/// What both views have in common beside their elements.
+macro_rules! parts {
     ($view:ident) => {
-        /// Elements in the view.
-        #[inline(always)]
-        pub fn len(&self) -> usize {
-            self.len
-        }
-
-        /// Whether the view has no element.
-        #[inline(always)]
-        pub fn is_empty(&self) -> bool {
-            self.len == 0
-        }
-
-        /// Loads element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
-        #[inline(always)]
-        #[cfg_attr(not(target_os = "cuda"), track_caller)]
-        pub fn get(&self, index: usize) -> T {
-            #[cfg(not(target_os = "cuda"))]
-            cpu::on_read(self.shadow, self.ptr, self.len, index, 1);
-            // SAFETY: `index < len` by the view's contract, which the CPU target enforces.
-            unsafe { *self.ptr.add(index) }
-        }
-
-        /// Loads elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be a
-        /// multiple of their size. Unchecked in PTX: see [bounds](crate::view#bounds).
-        #[inline(always)]
-        #[cfg_attr(not(target_os = "cuda"), track_caller)]
-        pub fn load<const N: usize>(&self, index: usize) -> [T; N] {
-            #[cfg(not(target_os = "cuda"))]
-            cpu::on_read(self.shadow, self.ptr, self.len, index, N);
-            // SAFETY: `index + N <= len` and the alignment, by this method's contract, which the CPU target enforces.
-            unsafe { vector::load(self.ptr.add(index)) }
-        }
-
         /// The view of elements `range`.
         #[inline(always)]
         #[cfg_attr(not(target_os = "cuda"), track_caller)]
@@ -84,44 +52,24 @@ macro_rules! reading_methods {
                 life: PhantomData,
             }
         }
+
+        #[cfg(not(target_os = "cuda"))]
+        #[inline(always)]
+        fn shadow(&self) -> Option<&Shadow> {
+            self.shadow
+        }
     };
 }
 
 impl<T: Copy> GlobalSlice<'_, T> {
-    reading_methods!(GlobalSlice);
+    reading_methods!();
+    parts!(GlobalSlice);
 }
 
 impl<T: Copy> GlobalSliceMut<'_, T> {
-    reading_methods!(GlobalSliceMut);
-
-    /// Stores `value` into element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
-    #[inline(always)]
-    #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn set(&self, index: usize, value: T) {
-        #[cfg(not(target_os = "cuda"))]
-        cpu::on_write(self.shadow, self.ptr, self.len, index, 1);
-        // SAFETY: `index < len` by the view's contract, which the CPU target enforces; no other thread touches the
-        // element between the same two barriers, which its checker enforces.
-        unsafe { *self.ptr.add(index) = value }
-    }
-
-    /// Stores `values` into elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must
-    /// be a multiple of their size. Unchecked in PTX: see [bounds](crate::view#bounds).
-    #[inline(always)]
-    #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn store<const N: usize>(&self, index: usize, values: [T; N]) {
-        #[cfg(not(target_os = "cuda"))]
-        cpu::on_write(self.shadow, self.ptr, self.len, index, N);
-        // SAFETY: as for `set`, and the alignment by this method's contract, which the CPU target enforces.
-        unsafe { vector::store(self.ptr.add(index), values) }
-    }
-
-    #[cfg(not(target_os = "cuda"))]
-    #[inline(always)]
-    fn shadow(&self) -> Option<&Shadow> {
-        self.shadow
-    }
-
+    reading_methods!();
+    writing_methods!();
+    parts!(GlobalSliceMut);
     atomic_methods!(Global);
 }
 

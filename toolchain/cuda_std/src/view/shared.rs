@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use super::atomic::{Shared, atomic_methods};
+use super::elements::{reading_methods, writing_methods};
 use super::vector;
 #[cfg(not(target_os = "cuda"))]
 use crate::cpu::{self, Shadow};
@@ -74,65 +75,13 @@ impl<T: Copy> SharedSlice<T> {
         unsafe { Self::from_raw(start.cast(), len) }
     }
 
-    /// Elements in the view.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the view has no element.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
+    reading_methods!();
+    writing_methods!();
 
     /// The first element's address.
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut T {
         self.ptr
-    }
-
-    /// Loads element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
-    #[inline(always)]
-    #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn get(&self, index: usize) -> T {
-        #[cfg(not(target_os = "cuda"))]
-        cpu::on_read(self.shadow(), self.ptr, self.len, index, 1);
-        // SAFETY: `index < len` by the view's contract, which the CPU target enforces.
-        unsafe { *self.ptr.add(index) }
-    }
-
-    /// Stores `value` into element `index`. Unchecked in PTX: see [bounds](crate::view#bounds).
-    #[inline(always)]
-    #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn set(&self, index: usize, value: T) {
-        #[cfg(not(target_os = "cuda"))]
-        cpu::on_write(self.shadow(), self.ptr, self.len, index, 1);
-        // SAFETY: as for `get`; no other thread touches the element between the same two barriers, which the CPU
-        // target's checker enforces.
-        unsafe { *self.ptr.add(index) = value }
-    }
-
-    /// Loads elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be a multiple of
-    /// their size.
-    #[inline(always)]
-    #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn load<const N: usize>(&self, index: usize) -> [T; N] {
-        #[cfg(not(target_os = "cuda"))]
-        cpu::on_read(self.shadow(), self.ptr, self.len, index, N);
-        // SAFETY: `index + N <= len` and the alignment, by this method's contract, which the CPU target enforces.
-        unsafe { vector::load(self.ptr.add(index)) }
-    }
-
-    /// Stores `values` into elements `index..index + N`, together 8 or 16 bytes, in one instruction. Their address must be
-    /// a multiple of their size.
-    #[inline(always)]
-    #[cfg_attr(not(target_os = "cuda"), track_caller)]
-    pub fn store<const N: usize>(&self, index: usize, values: [T; N]) {
-        #[cfg(not(target_os = "cuda"))]
-        cpu::on_write(self.shadow(), self.ptr, self.len, index, N);
-        // SAFETY: as for `set`, and the alignment by this method's contract, which the CPU target enforces.
-        unsafe { vector::store(self.ptr.add(index), values) }
     }
 
     /// The view of elements `range`.

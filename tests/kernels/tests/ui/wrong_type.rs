@@ -1,5 +1,5 @@
 use cuda_std::launch::{DeviceSlice, DeviceSliceMut};
-use gpu_kernels::copy::copy_f32;
+use test_kernels::copies::copy_f32;
 
 fn launch(source: DeviceSlice<'_, f64>, target: DeviceSliceMut<'_, f32>) {
     let _ = copy_f32::launch(source, target, 1u32);

@@ -1,8 +1,8 @@
 use cuda_std::launch::{DeviceSlice, DeviceSliceMut};
-use gpu_kernels::copy::copy_f32;
+use test_kernels::copies::copy_f32;
 
 fn launch(source: DeviceSlice<'_, f32>, target: DeviceSliceMut<'_, f32>) {
-    let _ = copy_f32::launch(source, target);
+    let _ = copy_f32::launch(target, source, 1.0);
 }
 
 fn main() {}
