@@ -227,7 +227,7 @@ fn wide_integers(device: &Device) -> Outcome {
         (5, 0, [0, 0, 0]),
     ];
     let mut numbers = Numbers::new(7);
-    let mut wide = |bits: usize| (i128::from(numbers.next()) << 64 | i128::from(numbers.next())) >> (127 - bits);
+    let mut wide = |bits: usize| (i128::from(numbers.word()) << 64 | i128::from(numbers.word())) >> (127 - bits);
     let random = (0..300).map(|i| (wide(1 + i % 127), wide(1 + (i * 5) % 127)));
     let (a, b): (Vec<i128>, Vec<i128>) = by_hand.iter().map(|&(x, y, _)| (x, y)).chain(random).unzip();
     let n = a.len();
@@ -252,7 +252,7 @@ fn wide_integers(device: &Device) -> Outcome {
 fn a_wide_checksum(device: &Device) -> Outcome {
     let bench = Bench::new(device, &compat::I128)?;
     let mut numbers = Numbers::new(3);
-    let long: Vec<u64> = (0..1000).map(|_| numbers.next()).collect();
+    let long: Vec<u64> = (0..1000).map(|_| numbers.word()).collect();
     let (c, modulus) = (6_364_136_223_846_793_005u128, 1_000_000_007u128);
     let by_hand = (c.wrapping_mul(c).wrapping_add(c).wrapping_add(2)) % modulus;
     let horner = long.iter().fold(1u128, |sum, &word| sum.wrapping_mul(c).wrapping_add(word.into())) % modulus;

@@ -10,7 +10,7 @@ use host::device::Device;
 use host::interrupt::Interrupt;
 use host::metrics::{EpochMetrics, EpochTimes};
 use host::progress::{Progress, Total};
-use host::run::{Checkpoint, CheckpointId, RunFolder, RunRecord};
+use host::run::{BarsRecord, Checkpoint, CheckpointId, RunFolder, RunRecord};
 use host::train::{Run, RunEnd};
 use onegraph_tests::{Failed, Outcome, ensure};
 
@@ -42,6 +42,7 @@ pub fn folder(path: &Path, config: &Config, device: &Device) -> Result<RunFolder
         seed: config.seed,
         config_fingerprint: config.fingerprint(),
         data: None,
+        bars: BarsRecord::new(&bars(config)),
         started: RunRecord::started_now(),
     };
     Ok(RunFolder::create(Some(path), config, &record)?)
