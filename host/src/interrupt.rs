@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 pub const EXIT_CODE: i32 = 130;
 
 const FIRST: &str = "\
-interrupted: ending after this epoch and writing a checkpoint, from which `--resume` goes on; once more stops at once";
+interrupted: ending behind this epoch and its checkpoint, from which `--resume` goes on; once more stops at once";
 const SECOND: &str = "interrupted again: stopping at once";
 
 /// Whether the user asked to stop. Clones are of the same request.

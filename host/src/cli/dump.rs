@@ -49,6 +49,7 @@ struct Dumped<'a> {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
+        self.setup.check_output(&self.json)?;
         let plan = self.setup.resolve(global.device.into())?;
         let bars = &plan.series()?.bars;
         let unwritable =

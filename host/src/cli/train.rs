@@ -91,12 +91,10 @@ impl Arguments {
             let inside = files.clone().map(|name| ("the run's", folder.join(name)));
             std::iter::once(("the run's folder", folder.clone())).chain(inside)
         });
-        let data = self.setup.data.iter().map(|file| ("--data", file.clone()));
-        let config = self.setup.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
-        for (name, path) in data.chain([("--config", config)]).chain(run) {
+        for (name, path) in run {
             output::distinct(&[(name, Some(&Target::File(path))), ("--json", self.json.target())])?;
         }
-        Ok(())
+        self.setup.check_output(&self.json)
     }
 
     /// The run in `path` as it was begun. `--data` may say where its files are now; their contents must be the same.
@@ -119,6 +117,16 @@ impl Arguments {
 }
 
 impl Setup {
+    /// Refuses a `--json` that would overwrite what is read.
+    pub(super) fn check_output(&self, json: &Json) -> Result<(), Error> {
+        let data = self.data.iter().map(|file| ("--data", file.clone()));
+        let config = self.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
+        for (name, path) in data.chain([("--config", config)]) {
+            output::distinct(&[(name, Some(&Target::File(path))), ("--json", json.target())])?;
+        }
+        Ok(())
+    }
+
     /// Checks everything and reads the data, for a new run.
     pub fn resolve(&self, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
         let options = self.reading.options();

@@ -48,12 +48,16 @@ fn two_results_never_share_a_file() {
             (&["--data", "a.csv", "--json", "link"][..], "--data a.csv and --json link"),
             (&["--config", "my.toml", "--json", "./my.toml"], "--config my.toml and --json ./my.toml"),
             (&["--json", "onegraph.toml"], "--config onegraph.toml and --json onegraph.toml"),
-            (&["--out", "run", "--json", "run/run.json"], "the run's run/run.json and --json run/run.json"),
-            (&["--out", "run", "--json", "run"], "the run's folder run and --json run"),
-            (&["--resume", "run", "--json", "run/report.html"], "the run's run/report.html and --json"),
         ] {
             refused(folder.path(), &[&[command][..], arguments].concat(), &[named, "are one file"]);
         }
+    }
+    for (arguments, named) in [
+        (&["--out", "run", "--json", "run/run.json"][..], "the run's run/run.json and --json run/run.json"),
+        (&["--out", "run", "--json", "run"], "the run's folder run and --json run"),
+        (&["--resume", "run", "--json", "run/report.html"], "the run's run/report.html and --json"),
+    ] {
+        refused(folder.path(), &[&["train"][..], arguments].concat(), &[named, "are one file"]);
     }
     for (arguments, named) in [
         (&["--out", "x", "--json", "./x"][..], "--out x and --json ./x"),
