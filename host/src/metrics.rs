@@ -69,7 +69,7 @@ pub struct EpochTimes {
     pub rescore_s: f64,
     /// Validation.
     pub validate_s: f64,
-    /// Checkpoint.
+    /// The checkpoint before: an epoch's line is on the disk before its own is begun.
     pub checkpoint_s: f64,
 }
 

@@ -78,10 +78,10 @@ impl Run<'_> {
         let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
         let mut trainer = Trainer::new(self.device, self.config, self.bars)?;
         let latest = self.folder.latest_checkpoint()?;
-        let mut metrics = self.folder.metrics(latest.as_ref().map(|checkpoint| checkpoint.meta().id))?;
+        let mut log = self.folder.metrics(latest.as_ref().map(|checkpoint| checkpoint.meta().id))?;
         let seconds_before = latest.as_ref().map_or(0.0, |checkpoint| checkpoint.meta().seconds);
         let started = Instant::now();
-        let mut resumed = latest;
+        let (mut resumed, mut checkpoint_s) = (latest, 0.0);
         for (index, fold) in folds.iter().enumerate() {
             let number = index as u32 + 1;
             if resumed.as_ref().is_some_and(|checkpoint| checkpoint.meta().id.fold > number) {
@@ -99,8 +99,16 @@ impl Run<'_> {
             while epoch < self.config.epochs {
                 epoch += 1;
                 let id = CheckpointId { fold: number, epoch };
-                let clock = || seconds_before + since(started);
-                self.epoch(&mut trainer, fold, id, &mut metrics, &clock, progress)?;
+                let (mut metrics, status) = self.epoch(&mut trainer, fold, id, &log, progress)?;
+                let score = metrics.validation.as_ref().filter(|validation| validation.eligible).map(|v| v.sharpe);
+                let seconds = seconds_before + since(started);
+                (metrics.times.checkpoint_s, metrics.seconds) = (checkpoint_s, seconds);
+                // Before the checkpoint: a resumption cuts a line too many, and could not make up for one too few.
+                log.append(metrics)?;
+                let saving = Instant::now();
+                self.keep(&trainer, id, score, seconds)?;
+                checkpoint_s = since(saving);
+                progress.epoch(&status);
                 let is_last = epoch == self.config.epochs && index + 1 == folds.len();
                 if self.interrupt.requested() && !is_last && self.folder.can_go_on_from(id) {
                     return Ok(RunEnd::Interrupted);
@@ -111,7 +119,7 @@ impl Run<'_> {
         drop(trainer);
         let testing = self.testing();
         let best = (1..=folds.len() as u32).map(|fold| testing.best_of(fold)).collect::<Result<Vec<_>, _>>()?;
-        Ok(RunEnd::Done(Box::new(testing.on_own_tests(&best, metrics.epochs())?)))
+        Ok(RunEnd::Done(Box::new(testing.on_own_tests(&best, log.epochs())?)))
     }
 
     fn testing(&self) -> Testing<'_> {
@@ -119,15 +127,15 @@ impl Run<'_> {
         Testing { device, config, bars, folder, deviations }
     }
 
+    /// Collects, steps and validates: what was measured, and what is shown of it.
     fn epoch(
         &self,
         trainer: &mut Trainer,
         fold: &Fold,
         id: CheckpointId,
-        log: &mut MetricsLog,
-        clock: &dyn Fn() -> f64,
+        log: &MetricsLog,
         progress: &mut Progress,
-    ) -> Result<(), TrainError> {
+    ) -> Result<(EpochMetrics, Status), TrainError> {
         let (mut times, bars) = (EpochTimes::default(), u64::from(self.config.bars_per_epoch));
         let timed = |seconds: &mut f64, started: Instant| *seconds = since(started);
         let started = Instant::now();
@@ -164,31 +172,25 @@ impl Run<'_> {
         metrics.steps_per_s = f64::from(self.config.steps_per_epoch) / times.train_s;
         metrics.train_sharpe = Some(Validation::of(&train_records, self.bars_a_year()).sharpe);
         metrics.validation = Some(self.validation(&validation, id, log));
-        let score = metrics.validation.as_ref().filter(|validation| validation.eligible).map(|v| v.sharpe);
-
-        let started = Instant::now();
-        let resumable = id.epoch.is_multiple_of(self.config.checkpoint_every)
-            || id.epoch == self.config.epochs
-            || self.interrupt.requested();
-        let meta = CheckpointMeta {
-            id,
-            step: trainer.steps_done(),
-            resumable,
-            validation_score: score,
-            seconds: clock(),
-            config_fingerprint: self.config.fingerprint(),
-        };
-        if resumable || self.is_best(id.fold, score)? {
-            save(trainer, self.folder, meta)?;
-        }
-        timed(&mut times.checkpoint_s, started);
-        (metrics.times, metrics.seconds) = (times, clock());
+        metrics.times = times;
         (status.loss, status.steps_per_s) = (metrics.loss, metrics.steps_per_s);
         status.validation_sharpe = metrics.validation.as_ref().map(|validation| validation.sharpe);
         status.epochs_done += 1;
         tracing::debug!(fold = id.fold, epoch = id.epoch, loss = metrics.loss, "epoch");
-        log.append(metrics)?;
-        progress.epoch(&status);
+        Ok((metrics, status))
+    }
+
+    /// Saves the epoch's checkpoint if it is due, the user stops the run, or it is the best of its fold.
+    fn keep(&self, trainer: &Trainer, id: CheckpointId, score: Option<f64>, seconds: f64) -> Result<(), TrainError> {
+        let resumable = id.epoch.is_multiple_of(self.config.checkpoint_every)
+            || id.epoch == self.config.epochs
+            || self.interrupt.requested();
+        if resumable || self.is_best(id.fold, score)? {
+            let config_fingerprint = self.config.fingerprint();
+            let step = trainer.steps_done();
+            let meta = CheckpointMeta { id, step, resumable, validation_score: score, seconds, config_fingerprint };
+            save(trainer, self.folder, meta)?;
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use cuda_std::cpu::ExecutorOptions;
 use host::config::Config;
 use host::device::Device;
+use host::interrupt::Interrupt;
 use host::market::walk_forward::walk_forward;
 use host::run::RunFolder;
 use host::train::{RunEnd, Trainer, load};
@@ -10,7 +11,9 @@ use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::{Collector, Counters};
 
 use crate::learner::unchecked;
-use crate::runs::{bars, checkpoint, config, equal_tensors, evaluation, folder, metrics, tiny, train};
+use crate::runs::{
+    After, bars, checkpoint, config, equal_tensors, evaluation, folder, metrics, tiny, train, train_until,
+};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -24,6 +27,7 @@ pub fn cases() -> Vec<Case> {
             "resume::case_l_a_checkpoint_goes_into_graphs_that_have_run",
             case_l_a_checkpoint_goes_into_graphs_that_have_run,
         ),
+        case("resume::case_u_a_checkpoint_never_lacks_its_line", case_u_a_checkpoint_never_lacks_its_line),
         case("resume::a_finished_run_gives_its_evaluation_again", a_finished_run_gives_its_evaluation_again),
         case("resume::threads_and_their_order_change_no_bit", threads_and_their_order_change_no_bit),
     ]
@@ -147,6 +151,33 @@ fn case_l_a_checkpoint_goes_into_graphs_that_have_run(device: &Device) -> Outcom
     }
     let (got, want) = (used.published().ok_or("nothing")?, fresh.published().ok_or("nothing")?);
     ensure!(got == want, "{got:?} was published, {want:?} expected");
+    Ok(())
+}
+
+/// Where the second epoch's checkpoint cannot be written its line is there already, and the next life replaces it.
+fn case_u_a_checkpoint_never_lacks_its_line(device: &Device) -> Outcome {
+    let device = &unchecked(device);
+    let config = Config { epochs: 2, ..config() };
+    let (parent, bars) = (tempfile::tempdir()?, bars(&config));
+    let whole = folder(&parent.path().join("whole"), &config, device)?;
+    let want = evaluation(train(device, &config, &bars, &whole, None)?)?;
+
+    let run = folder(&parent.path().join("run"), &config, device)?;
+    let (kept, aside) = (run.path().join("checkpoints"), run.path().join("aside"));
+    let move_away = {
+        let (kept, aside) = (kept.clone(), aside.clone());
+        move || std::fs::rename(kept, aside).expect("the folder moves")
+    };
+    let after = Some(After::new(1, move_away));
+    let failed = train_until(device, &config, &bars, &run, &Interrupt::default(), after);
+    let failed = failed.err().ok_or("a checkpoint was saved in a folder that is not there")?;
+    let message = failed.message().unwrap_or_default();
+    ensure!(message.contains("checkpoints") && message.contains("--resume"), "{message}");
+    std::fs::rename(aside, kept)?;
+    ensure!(metrics(&run)?.len() == 2, "{} lines when the second checkpoint failed", metrics(&run)?.len());
+
+    let got = evaluation(train(device, &config, &bars, &RunFolder::open(run.path())?, None)?)?;
+    ensure!(metrics(&run)? == metrics(&whole)? && got == want, "the run went on otherwise than one that never failed");
     Ok(())
 }
 

@@ -57,33 +57,54 @@ pub fn train(
     stop_after: Option<u32>,
 ) -> Result<RunEnd, Failed> {
     let interrupt = Interrupt::default();
+    let stop = |epochs| {
+        let interrupt = interrupt.clone();
+        After::new(epochs, move || {
+            interrupt.request();
+        })
+    };
+    train_until(device, config, bars, folder, &interrupt, stop_after.map(stop))
+}
+
+/// Trains in `folder`, with `after` told of the epochs.
+pub fn train_until(
+    device: &Device,
+    config: &Config,
+    bars: &Bars,
+    folder: &RunFolder,
+    interrupt: &Interrupt,
+    after: Option<After>,
+) -> Result<RunEnd, Failed> {
     let total = Total { epochs: config.folds as u32 * config.epochs, resumed_at: 0, folds: config.folds as u32 };
-    let mut progress = match stop_after {
-        Some(epochs) => Progress::lines(total, Box::new(Stopping::after(epochs, &interrupt))),
+    let mut progress = match after {
+        Some(after) => Progress::lines(total, Box::new(after)),
         None => Progress::start(total, true),
     };
-    let run = Run { device, config, bars, folder, interrupt: &interrupt, deviations: None };
+    let run = Run { device, config, bars, folder, interrupt, deviations: None };
     Ok(run.train(&mut progress)?)
 }
 
-/// A reader of progress that interrupts the run once an epoch is told.
-struct Stopping {
+/// A reader of progress that does something once an epoch is told.
+pub struct After {
     line: String,
-    interrupt: Interrupt,
     told: String,
+    act: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Stopping {
-    fn after(epochs: u32, interrupt: &Interrupt) -> Self {
-        Self { line: format!("epoch {epochs}/"), interrupt: interrupt.clone(), told: String::new() }
+impl After {
+    /// Calls `act` when so many epochs over all folds are done.
+    pub fn new(epochs: u32, act: impl FnOnce() + Send + 'static) -> Self {
+        Self { line: format!("epoch {epochs}/"), told: String::new(), act: Some(Box::new(act)) }
     }
 }
 
-impl Write for Stopping {
+impl Write for After {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         self.told.push_str(&String::from_utf8_lossy(text));
-        if self.told.contains(&self.line) {
-            self.interrupt.request();
+        if self.told.contains(&self.line)
+            && let Some(act) = self.act.take()
+        {
+            act();
         }
         Ok(text.len())
     }
