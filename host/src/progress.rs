@@ -44,6 +44,7 @@ pub struct Total {
 pub struct Progress {
     total: Total,
     started: Instant,
+    shown: Instant,
     to: Display,
 }
 
@@ -54,10 +55,15 @@ enum Display {
 }
 
 impl Progress {
+    fn new(total: Total, to: Display) -> Self {
+        let now = Instant::now();
+        Self { total, started: now, shown: now, to }
+    }
+
     /// Shows the run at once: a bar if standard error is a terminal, a line an epoch if not, nothing if `quiet`.
     pub fn start(total: Total, quiet: bool) -> Self {
         if quiet {
-            return Self { total, started: Instant::now(), to: Display::Nothing };
+            return Self::new(total, Display::Nothing);
         }
         if !std::io::stderr().is_terminal() {
             return Self::lines(total, Box::new(std::io::stderr()));
@@ -65,20 +71,24 @@ impl Progress {
         let bar = bar(total, ProgressDrawTarget::stderr());
         bar.enable_steady_tick(TICK);
         *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
-        Self { total, started: Instant::now(), to: Display::Bar(bar) }
+        Self::new(total, Display::Bar(bar))
     }
 
     /// Writes plain lines to `out`.
     pub fn lines(total: Total, mut out: Box<dyn Write + Send>) -> Self {
         // Whether standard error can be written does not decide whether training goes on.
         let _ = writeln!(out, "{}", opening(total));
-        Self { total, started: Instant::now(), to: Display::Lines(out) }
+        Self::new(total, Display::Lines(out))
     }
 
-    /// Within an epoch. Cheap enough for every batch of steps; only a bar shows it.
-    pub fn update(&self, status: &Status) {
-        if let Display::Bar(bar) = &self.to {
+    /// Within an epoch; only a bar shows it. For every step: but for once a tick it reads the clock and no more, as text and lock have
+    /// no place between two launches.
+    pub fn update(&mut self, status: &Status) {
+        if let Display::Bar(bar) = &self.to
+            && self.shown.elapsed() >= TICK
+        {
             bar.set_message(self.text(status));
+            self.shown = Instant::now();
         }
     }
 
@@ -240,11 +250,7 @@ mod tests {
 
     #[test]
     fn a_bar_follows_the_epochs() {
-        let mut progress = Progress {
-            total: TOTAL,
-            started: Instant::now(),
-            to: Display::Bar(bar(TOTAL, ProgressDrawTarget::hidden())),
-        };
+        let mut progress = Progress::new(TOTAL, Display::Bar(bar(TOTAL, ProgressDrawTarget::hidden())));
         let Display::Bar(shown) = &progress.to else { unreachable!("made above") };
         let shown = shown.clone();
         assert_eq!((shown.position(), shown.length()), (5, Some(20)));
@@ -254,6 +260,24 @@ mod tests {
         assert!(shown.message().contains("loss 0.1235"));
         drop(progress);
         assert!(shown.is_finished());
+    }
+
+    /// At most a message a tick, however often it is called.
+    #[test]
+    fn within_an_epoch_a_bar_changes_once_a_tick() {
+        let mut progress = Progress::new(TOTAL, Display::Bar(bar(TOTAL, ProgressDrawTarget::hidden())));
+        let Display::Bar(shown) = &progress.to else { unreachable!("made above") };
+        let shown = shown.clone();
+        // A clock that stands before the start of the tick, however slow the machine.
+        progress.shown = Instant::now() + Duration::from_secs(3600);
+        progress.update(&status());
+        assert_eq!(shown.message(), opening(TOTAL));
+        progress.shown = Instant::now().checked_sub(TICK).expect("the clock is older than a tick");
+        progress.update(&status());
+        assert!(shown.message().contains("loss 0.1235"), "{}", shown.message());
+        progress.shown = Instant::now() + Duration::from_secs(3600);
+        progress.update(&Status { loss: 9.0, ..status() });
+        assert!(shown.message().contains("loss 0.1235"), "{}", shown.message());
     }
 
     #[test]
