@@ -19,6 +19,7 @@ const N_REPEATS: usize = 7;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
+#[group(id = "bench")]
 pub(super) struct Arguments {
     /// Show the kernels of this child graph alone.
     #[arg(long, value_name = "NAME")]
