@@ -3,7 +3,7 @@
 //! First stage of two; the second is in [`gate_step`](crate::gate::gate_step()). Each learner's range is cut into stretches of
 //! whole tiles, a block each. A thread adds the squares of its vectors of four, each component on its own, then
 //! ((v0 + v1) + (v2 + v3)); a warp adds by halves, then the warps' sums do. The order depends on the range's length alone. A block
-//! of one thread adds as [`crate::alone`] says.
+//! of one thread adds eight vectors side by side, and so its 32 partial sums by halves.
 //!
 //! Error: all terms are positive, so it is relative. A square and its addition round at most twice; with
 //! h = ceil(n / (1,024 partials)) of them one after the other, 2 + 5 + 3 levels in a block and 16 + 5 in the second stage, it
