@@ -9,7 +9,7 @@ use host::images::KERNELS;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
-use crate::Failed;
+use crate::{Failed, Outcome};
 
 /// Sizes around a warp, a block, a vector of four and a tile of 4,096, and none at all.
 pub const SIZES: [usize; 14] = [0, 1, 2, 3, 5, 31, 32, 33, 255, 257, 1000, 4095, 4099, 70_001];
@@ -19,6 +19,7 @@ pub struct Lab<'a> {
     device: &'a Device,
     module: Module,
     stream: Stream,
+    lanes: u32,
 }
 
 impl<'a> Lab<'a> {
@@ -29,7 +30,21 @@ impl<'a> Lab<'a> {
 
     /// Loads the kernels.
     pub fn new(device: &'a Device) -> Result<Self, DeviceError> {
-        Ok(Self { device, module: device.module(&KERNELS)?, stream: device.stream()? })
+        Self::with_lanes(device, device.row_lanes())
+    }
+
+    /// A test run once for each of [`Lab::row_lanes`], by a lab that has these.
+    pub fn on_all_lanes(device: &Device, test: impl Fn(&Lab) -> Outcome) -> Outcome {
+        Lab::new(device)?.row_lanes().iter().try_for_each(|lanes| test(&Lab::with_lanes(device, *lanes)?))
+    }
+
+    fn with_lanes(device: &'a Device, lanes: u32) -> Result<Self, DeviceError> {
+        Ok(Self { device, module: device.module(&KERNELS)?, stream: device.stream()?, lanes })
+    }
+
+    /// Lanes of a row in this lab's launches: the device's, or those of the run of [`Lab::on_all_lanes`].
+    pub fn lanes(&self) -> u32 {
+        self.lanes
     }
 
     /// Runs a launch.

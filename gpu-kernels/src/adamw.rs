@@ -17,7 +17,7 @@
 use cuda_std::prelude::*;
 use shared_types::{Precision, UpdateScalars, nan_flags};
 
-use crate::{math, non_finite, operand};
+use crate::{lanes, math, non_finite, operand};
 
 /// Rates of the two moments.
 pub const BETAS: (f64, f64) = (0.9, 0.999);
@@ -38,9 +38,12 @@ const N_THREADS: u32 = 256;
 /// f32 in 16 bytes, the widest access.
 const VECTOR: usize = 4;
 
-/// Launch of [`adamw()`] for `n` elements: four a thread.
-pub const fn adamw_shape(n: usize) -> LaunchShape {
-    LaunchShape::cover(n / VECTOR, N_THREADS)
+/// Elements of a block of one thread.
+const TILE_ALONE: usize = 64 * CHUNK;
+
+/// Launch of [`adamw()`] for `n` elements: four a thread, or 4,096 for a block of one thread.
+pub const fn adamw_shape(n: usize, lanes: u32) -> LaunchShape {
+    if lanes == 1 { LaunchShape::cover(n.div_ceil(TILE_ALONE), 1) } else { LaunchShape::cover(n / VECTOR, N_THREADS) }
 }
 
 /// One update of the elements of all learners that are not gated, and of their targets where the step is not.
@@ -64,48 +67,99 @@ pub fn adamw(
     flags: GlobalSliceMut<u32>,
     precision: Precision,
 ) {
+    let memory =
+        Memory { gradient, chunks, scalars, params, first, second, target, shadow, target_shadow, flags, precision };
+    let n = memory.params.len();
+    if lanes::of_block(N_THREADS) == 1 {
+        let start = thread::block_idx_x() as usize * TILE_ALONE;
+        for chunk in (start..n.min(start + TILE_ALONE)).step_by(CHUNK) {
+            memory.update(chunk, CHUNK);
+        }
+        return;
+    }
     let at = thread::index_1d() as usize * VECTOR;
-    if at >= params.len() {
-        return;
+    if at < n {
+        memory.update(at, VECTOR);
     }
-    let chunk = chunks.get(at / CHUNK);
-    let by = scalars.get((chunk & CHUNK_LEARNER) as usize);
-    if by.gate & UpdateScalars::STEP_GATED != 0 {
-        return;
-    }
-    let shadowed = chunk & CHUNK_SHADOW != 0;
-    let before: [f32; VECTOR] = params.load(at);
-    let mut found = 0;
-    if at < target.len() {
-        let moved: [f32; VECTOR] = target.load(at);
-        let moved = core::array::from_fn(|i| kept(moved_target(moved[i], before[i], by.tau), moved[i], &mut found));
-        target.store(at, moved);
-        if shadowed {
-            operand::store4(&target_shadow, at, moved, precision);
+}
+
+/// What the sweep reads and writes, as [`adamw()`] names it.
+struct Memory<'a> {
+    gradient: GlobalSlice<'a, f32>,
+    chunks: GlobalSlice<'a, u8>,
+    scalars: GlobalSlice<'a, UpdateScalars>,
+    params: GlobalSliceMut<'a, f32>,
+    first: GlobalSliceMut<'a, f32>,
+    second: GlobalSliceMut<'a, f32>,
+    target: GlobalSliceMut<'a, f32>,
+    shadow: GlobalSliceMut<'a, u16>,
+    target_shadow: GlobalSliceMut<'a, u16>,
+    flags: GlobalSliceMut<'a, u32>,
+    precision: Precision,
+}
+
+impl Memory<'_> {
+    /// Elements `start..start + n` of one chunk.
+    #[inline(always)]
+    fn update(&self, start: usize, n: usize) {
+        let chunk = self.chunks.get(start / CHUNK);
+        let by = self.scalars.get((chunk & CHUNK_LEARNER) as usize);
+        if by.gate & UpdateScalars::STEP_GATED != 0 {
+            return;
+        }
+        let mut found = 0;
+        let mut at = start;
+        while at < start + n {
+            found |= self.update_vector(at, chunk, &by);
+            at += VECTOR;
+        }
+        if found != 0 {
+            self.flags.fetch_or(nan_flags::UPDATE, found);
         }
     }
-    if by.gate & UpdateScalars::GATED == 0 {
-        let decay = if chunk & CHUNK_DECAYS != 0 { by.weight_decay } else { 0.0 };
-        let (g, m, v): ([f32; VECTOR], [f32; VECTOR], [f32; VECTOR]) =
-            (gradient.load(at), first.load(at), second.load(at));
-        let (mut params_after, mut first_after, mut second_after) = (before, m, v);
-        for i in 0..VECTOR {
-            let next = element(before[i], g[i], m[i], v[i], decay, &by);
-            let odd = non_finite::of_number(next.0) | non_finite::of_number(next.1) | non_finite::of_number(next.2);
-            found |= odd;
-            if odd == 0 {
-                (params_after[i], first_after[i], second_after[i]) = next;
+
+    /// Four elements; what they would have been besides numbers.
+    #[inline(always)]
+    fn update_vector(&self, at: usize, chunk: u8, by: &UpdateScalars) -> u32 {
+        let shadowed = chunk & CHUNK_SHADOW != 0;
+        let before: [f32; VECTOR] = self.params.load(at);
+        let mut found = 0;
+        if at < self.target.len() {
+            let old: [f32; VECTOR] = self.target.load(at);
+            let mut moved = core::array::from_fn(|i| moved_target(old[i], before[i], by.tau));
+            if !non_finite::are_numbers(&[moved]) {
+                moved = core::array::from_fn(|i| kept(moved[i], old[i], &mut found));
+            }
+            self.target.store(at, moved);
+            if shadowed {
+                operand::store4(&self.target_shadow, at, moved, self.precision);
             }
         }
-        params.store(at, params_after);
-        first.store(at, first_after);
-        second.store(at, second_after);
-        if shadowed {
-            operand::store4(&shadow, at, params_after, precision);
+        if by.gate & UpdateScalars::GATED == 0 {
+            let decay = if chunk & CHUNK_DECAYS != 0 { by.weight_decay } else { 0.0 };
+            let (g, m, v): ([f32; VECTOR], [f32; VECTOR], [f32; VECTOR]) =
+                (self.gradient.load(at), self.first.load(at), self.second.load(at));
+            let next: [_; VECTOR] = core::array::from_fn(|i| element(before[i], g[i], m[i], v[i], decay, by));
+            let mut after = [next.map(|next| next.0), next.map(|next| next.1), next.map(|next| next.2)];
+            // Seldom: one by one, since what would be no number stays with its moments as it is.
+            if !non_finite::are_numbers(&after) {
+                for i in 0..VECTOR {
+                    let odd = after.iter().fold(0, |odd, after| odd | non_finite::of_number(after[i]));
+                    found |= odd;
+                    if odd != 0 {
+                        (after[0][i], after[1][i], after[2][i]) = (before[i], m[i], v[i]);
+                    }
+                }
+            }
+            let [params, first, second] = after;
+            self.params.store(at, params);
+            self.first.store(at, first);
+            self.second.store(at, second);
+            if shadowed {
+                operand::store4(&self.shadow, at, params, self.precision);
+            }
         }
-    }
-    if found != 0 {
-        flags.fetch_or(nan_flags::UPDATE, found);
+        found
     }
 }
 

@@ -18,12 +18,14 @@ use shared_types::{
     Counters, GateParams, GradientNorm, LearnerRange, LossTotals, StepScalars, UpdateScalars, isv, learner, nan_flags,
 };
 
-use crate::lanes::N_LANES;
+use crate::lanes::{self, N_LANES};
 use crate::{adamw, math, non_finite, norm};
 
-/// Launch of [`gate_step()`]: one block, a warp a learner.
-pub const fn gate_step_shape() -> LaunchShape {
-    LaunchShape::linear(1, (learner::N_LEARNERS * N_LANES) as u32)
+const N_THREADS: u32 = (learner::N_LEARNERS * N_LANES) as u32;
+
+/// Launch of [`gate_step()`]: one block, a warp a learner, or one thread for all.
+pub const fn gate_step_shape(lanes: u32) -> LaunchShape {
+    LaunchShape::linear(1, lanes::block_threads(N_THREADS, lanes))
 }
 
 /// Adds up the norms, decides what is gated, and fills each learner's scalars.
@@ -49,6 +51,17 @@ pub fn gate_step(
     flags: GlobalSliceMut<u32>,
     params: GateParams,
 ) {
+    let memory = Memory { totals, head_losses, step, bus, seeded, counters, gate, scalars, flags, params };
+    if lanes::of_block(N_THREADS) == 1 {
+        let theta_norm = norm::combined(&partials, &ranges.get(learner::THETA), 0).sum_of_squares;
+        let mut gated = 0;
+        for learner in 0..learner::N_LEARNERS {
+            let found = norm::combined(&partials, &ranges.get(learner), 0);
+            gated |= (memory.decide(learner, found, theta_norm) as u32) << learner;
+        }
+        memory.take_back(gated);
+        return;
+    }
     let thread = thread::thread_idx_x() as usize;
     let (learner, lane) = (thread / N_LANES, thread % N_LANES);
     let theta_norm = shared_slice![f32; 1];
@@ -59,27 +72,54 @@ pub fn gate_step(
     }
     // Between theta's norm and everyone's reads of it.
     thread::sync_threads();
-    let total = totals.get(0).objective;
-    let step_gated = !(total.is_finite() && theta_norm.get(0).is_finite());
     if lane == 0 {
+        taken_back.set(learner, memory.decide(learner, found, theta_norm.get(0)) as u32);
+    }
+    // Between each learner's verdict, and its read of the counters, and the one write of all counters.
+    thread::sync_threads();
+    if thread == 0 {
+        memory.take_back((0..learner::N_LEARNERS).fold(0, |gated, one| gated | taken_back.get(one) << one));
+    }
+}
+
+/// What the verdicts read and write, as [`gate_step()`] names it.
+struct Memory<'a> {
+    totals: GlobalSlice<'a, LossTotals>,
+    head_losses: GlobalSlice<'a, f32>,
+    step: GlobalSlice<'a, StepScalars>,
+    bus: GlobalSlice<'a, f32>,
+    seeded: GlobalSlice<'a, u64>,
+    counters: GlobalSliceMut<'a, Counters>,
+    gate: GlobalSliceMut<'a, u32>,
+    scalars: GlobalSliceMut<'a, UpdateScalars>,
+    flags: GlobalSliceMut<'a, u32>,
+    params: GateParams,
+}
+
+impl Memory<'_> {
+    /// A learner's verdict, scalars and flags; whether its counter is to be taken back.
+    #[inline(always)]
+    fn decide(&self, learner: usize, found: GradientNorm, theta_norm: f32) -> bool {
+        let (params, flags) = (&self.params, &self.flags);
+        let total = self.totals.get(0).objective;
+        let step_gated = !(total.is_finite() && theta_norm.is_finite());
         let on = params.learners >> learner & 1 != 0;
-        let loss = if learner == learner::THETA { total } else { head_losses.get(learner - 1) };
+        let loss = if learner == learner::THETA { total } else { self.head_losses.get(learner - 1) };
         let own = non_finite::of_number(loss) | found.flags | non_finite::of_number(found.sum_of_squares);
         let gated = step_gated || !on || own != 0;
-        taken_back.set(learner, (on && gated) as u32);
         if learner == learner::THETA {
-            report(&flags, nan_flags::FORWARD, non_finite::of_number(total));
-            report(&flags, nan_flags::GRADIENT, found.flags | non_finite::of_number(found.sum_of_squares));
-            gate.set(0, step_gated as u32);
+            report(flags, nan_flags::FORWARD, non_finite::of_number(total));
+            report(flags, nan_flags::GRADIENT, found.flags | non_finite::of_number(found.sum_of_squares));
+            self.gate.set(0, step_gated as u32);
         } else if on {
-            report(&flags, nan_flags::AUX, own);
+            report(flags, nan_flags::AUX, own);
         }
-        let clip_ema = (seeded.get(0) >> isv::CLIP_EMA & 1 != 0).then(|| bus.get(isv::CLIP_EMA));
+        let clip_ema = (self.seeded.get(0) >> isv::CLIP_EMA & 1 != 0).then(|| self.bus.get(isv::CLIP_EMA));
         let adapts = learner == learner::THETA && params.adaptive_clip != 0;
-        let step = step.get(0);
-        let applied = counters.get(0).applied(learner);
+        let step = self.step.get(0);
+        let applied = self.counters.get(0).applied(learner);
         let norm = math::sqrt(found.sum_of_squares);
-        scalars.set(
+        self.scalars.set(
             learner,
             UpdateScalars {
                 gate: gate_bits(gated, step_gated),
@@ -92,12 +132,13 @@ pub fn gate_step(
                 squared_norm: found.sum_of_squares,
             },
         );
+        on && gated
     }
-    // Between each learner's verdict, and its read of the counters, and the one write of all counters.
-    thread::sync_threads();
-    if thread == 0 {
-        let gated = (0..learner::N_LEARNERS).fold(0, |gated, one| gated | taken_back.get(one) << one);
-        counters.set(0, counters.get(0).without(gated));
+
+    /// Takes 1 back off the counters of the learners whose bits are set.
+    #[inline(always)]
+    fn take_back(&self, gated: u32) {
+        self.counters.set(0, self.counters.get(0).without(gated));
     }
 }
 

@@ -14,8 +14,8 @@ const N_THREADS: u32 = 1024;
 const N_WARPS: usize = N_THREADS as usize / N_LANES;
 
 /// Launch of [`per_is_weights()`]: one block.
-pub const fn per_is_weights_shape() -> LaunchShape {
-    LaunchShape::linear(1, N_THREADS)
+pub const fn per_is_weights_shape(lanes: u32) -> LaunchShape {
+    LaunchShape::linear(1, lanes::block_threads(N_THREADS, lanes))
 }
 
 /// The weight of each sampled row. Shapes: priorities \[B\], > 0; scalars \[1\], of which it reads beta; weights \[B\], in (0, 1].
@@ -25,19 +25,23 @@ pub fn per_is_weights(priorities: GlobalSlice<f32>, scalars: GlobalSlice<StepSca
     let warp_minima = shared_slice![f32; N_WARPS];
     let thread = thread::thread_idx_x() as usize;
     let (warp, lane) = (thread / N_LANES, thread % N_LANES);
+    let n_threads = lanes::of_block(N_THREADS);
     let mut least = f32::INFINITY;
-    for row in (thread..priorities.len()).step_by(N_THREADS as usize) {
+    for row in (thread..priorities.len()).step_by(n_threads) {
         least = least.min(priorities.get(row));
     }
-    let warp_least = lanes::all(least, f32::min);
-    if lane == 0 {
-        warp_minima.set(warp, warp_least);
+    // The whole block takes the same way; a block of one thread has its minimum.
+    if n_threads != 1 {
+        let warp_least = lanes::all(least, f32::min);
+        if lane == 0 {
+            warp_minima.set(warp, warp_least);
+        }
+        // Between each warp's write of its minimum and everyone's reads of all.
+        thread::sync_threads();
+        least = lanes::all(warp_minima.get(lane), f32::min);
     }
-    // Between each warp's write of its minimum and everyone's reads of all.
-    thread::sync_threads();
-    let least = lanes::all(warp_minima.get(lane), f32::min);
     let beta = scalars.get(0).beta;
-    for row in (thread..priorities.len()).step_by(N_THREADS as usize) {
+    for row in (thread..priorities.len()).step_by(n_threads) {
         weights.set(row, weight(priorities.get(row), least, beta));
     }
 }

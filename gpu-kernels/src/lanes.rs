@@ -34,6 +34,18 @@ pub fn of_row() -> usize {
     if cfg!(target_os = "cuda") { N_LANES } else { thread::block_dim_x() as usize }
 }
 
+/// Threads of a block: on a GPU `on_gpu`, a constant there; on the CPU that or 1, as [`block_threads`] chose.
+#[inline(always)]
+pub(crate) fn of_block(on_gpu: u32) -> usize {
+    if cfg!(target_os = "cuda") { on_gpu as usize } else { thread::block_dim_x() as usize }
+}
+
+/// Threads of a block that works together, for a device that gives a row `lanes` lanes: `on_gpu`, or 1 thread, which does the
+/// block's work alone.
+pub(crate) const fn block_threads(on_gpu: u32, lanes: u32) -> u32 {
+    if lanes == 1 { 1 } else { on_gpu }
+}
+
 /// The value of lane `lane`, which may differ from lane to lane.
 #[inline(always)]
 pub(crate) fn of_lane(value: f32, lane: usize) -> f32 {

@@ -1,6 +1,7 @@
 //! The kernels, a file per subject.
 
 pub mod adamw;
+mod alone;
 pub mod atoms;
 pub mod boundary;
 pub mod branches;

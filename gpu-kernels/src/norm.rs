@@ -2,17 +2,18 @@
 //!
 //! First stage of two; the second is in [`gate_step`](crate::gate::gate_step()). Each learner's range is cut into stretches of
 //! whole tiles, a block each. A thread adds the squares of its vectors of four, each component on its own, then
-//! ((v0 + v1) + (v2 + v3)); a warp adds by halves, then the warps' sums do. The order depends on the range's length alone.
+//! ((v0 + v1) + (v2 + v3)); a warp adds by halves, then the warps' sums do. The order depends on the range's length alone. A block
+//! of one thread adds eight vectors side by side, and so its 32 partial sums by halves.
 //!
 //! Error: all terms are positive, so it is relative. A square and its addition round at most twice; with
 //! h = ceil(n / (1,024 partials)) of them one after the other, 2 + 5 + 3 levels in a block and 16 + 5 in the second stage, it
-//! is at most (h + 32) 2^-24.
+//! is at most (h + 32) 2^-24. Of a block of one thread it is at most (k + 35) 2^-24 with k = ceil(n / (32 partials)).
 
 use cuda_std::prelude::*;
 use shared_types::{GradientNorm, LearnerRange};
 
 use crate::lanes::{self, N_LANES};
-use crate::non_finite;
+use crate::{alone, non_finite};
 
 const N_THREADS: u32 = 256;
 const N_WARPS: usize = N_THREADS as usize / N_LANES;
@@ -51,9 +52,9 @@ pub const fn n_partial_norms(ranges: &[LearnerRange]) -> usize {
 }
 
 /// Launch of [`gradient_norm()`] for a list of learners: a block a partial norm.
-pub const fn gradient_norm_shape(ranges: &[LearnerRange]) -> LaunchShape {
+pub const fn gradient_norm_shape(ranges: &[LearnerRange], lanes: u32) -> LaunchShape {
     let n = n_partial_norms(ranges);
-    LaunchShape::linear(if n == 0 { 1 } else { n as u32 }, N_THREADS)
+    LaunchShape::linear(if n == 0 { 1 } else { n as u32 }, lanes::block_threads(N_THREADS, lanes))
 }
 
 /// Partial squared norms of each learner's gradient, with flags. Shapes: gradient `[n]`, the flat gradient; ranges `[L]` made by
@@ -73,6 +74,10 @@ pub fn gradient_norm(
         let stretch = (range.len as usize).div_ceil(TILE).div_ceil(range.n_partials as usize) * TILE;
         let first = range.start as usize;
         let end = first + (range.len as usize).min((part + 1) * stretch);
+        if lanes::of_block(N_THREADS) == 1 {
+            partials.set(block, norm_alone(&gradient, first + part * stretch, end));
+            return;
+        }
         let mut at = first + part * stretch + thread * VECTOR;
         while at < end {
             let vector: [f32; VECTOR] = gradient.load(at);
@@ -80,6 +85,9 @@ pub fn gradient_norm(
             flags |= non_finite::of_vector(vector);
             at += TILE;
         }
+    }
+    if lanes::of_block(N_THREADS) == 1 {
+        return;
     }
     let sum = lanes::all((sums[0] + sums[1]) + (sums[2] + sums[3]), |a, b| a + b);
     let flags = non_finite::of_warp(flags);
@@ -100,6 +108,15 @@ pub fn gradient_norm(
     }
 }
 
+/// A partial norm by a block of one thread; of no element from `end` on.
+#[inline(always)]
+fn norm_alone(gradient: &GlobalSlice<f32>, start: usize, end: usize) -> GradientNorm {
+    let sum_of_squares = alone::sum(start..end, |at| gradient.load::<VECTOR>(at).map(|g| g * g));
+    // A sum that is a number has only numbers for its terms.
+    let flags = if sum_of_squares.is_finite() { 0 } else { non_finite::of_range(gradient, start, end) };
+    GradientNorm { sum_of_squares, flags }
+}
+
 /// The learner that partial norm `partial` is of, and its number among that learner's.
 #[inline(always)]
 fn owner(ranges: &GlobalSlice<LearnerRange>, partial: u32) -> Option<(LearnerRange, usize)> {
@@ -114,10 +131,16 @@ fn owner(ranges: &GlobalSlice<LearnerRange>, partial: u32) -> Option<(LearnerRan
 }
 
 /// Second stage: the norm of one learner from its partial norms, by the 32 lanes of a warp; all get it. Each lane adds every
-/// 32nd partial, then the lanes add by halves.
+/// 32nd partial, then the lanes add by halves. A thread alone adds them as [`crate::alone`] says.
 #[inline(always)]
 pub(crate) fn combined(partials: &GlobalSlice<GradientNorm>, range: &LearnerRange, lane: usize) -> GradientNorm {
     let first = range.first_partial as usize;
+    if lanes::of_block(N_LANES as u32) == 1 {
+        let n = range.n_partials as usize;
+        let sum_of_squares = alone::sum_of(n, |part| partials.get(first + part).sum_of_squares);
+        let flags = (0..n).fold(0, |flags, part| flags | partials.get(first + part).flags);
+        return GradientNorm { sum_of_squares, flags };
+    }
     let (mut sum, mut flags) = (0.0, 0);
     for part in (lane..range.n_partials as usize).step_by(N_LANES) {
         let partial = partials.get(first + part);

@@ -12,9 +12,11 @@
 //! constant in the gradient, which is multiplied by `scale`.
 //!
 //! Three launches for all matrices of both networks, the step's grid being (blocks of a matrix, matrices): first the online
-//! network's in the table's order, then the target's, which lie at the same offsets. Sums run in a fixed order. u enters only
+//! network's in the table's order, then the target's, which lie at the same offsets. Sums run in a fixed order, one for blocks of
+//! 256 threads and another for blocks of one, as the CPU has them. u enters only
 //! through its direction, so the start vector need not be normalised.
 
+mod alone;
 mod sizes;
 
 use cuda_std::prelude::*;
@@ -44,17 +46,18 @@ const HALF: usize = N_THREADS as usize / 2;
 const TILE: usize = 8192;
 
 /// Launch of [`spectral_columns()`] and [`spectral_rows()`].
-pub const fn spectral_slabs_shape(sizes: &SpectralSizes) -> LaunchShape {
-    shape(sizes, sizes.rows.div_ceil(SLAB))
+pub const fn spectral_slabs_shape(sizes: &SpectralSizes, lanes: u32) -> LaunchShape {
+    shape(sizes, sizes.rows.div_ceil(SLAB), lanes)
 }
 
 /// Launch of [`spectral_scale()`].
-pub const fn spectral_scale_shape(sizes: &SpectralSizes) -> LaunchShape {
-    shape(sizes, sizes.elements.div_ceil(TILE))
+pub const fn spectral_scale_shape(sizes: &SpectralSizes, lanes: u32) -> LaunchShape {
+    shape(sizes, sizes.elements.div_ceil(TILE), lanes)
 }
 
-const fn shape(sizes: &SpectralSizes, n_blocks: usize) -> LaunchShape {
-    LaunchShape::new(Dim3::new(n_blocks as u32, 2 * sizes.n_matrices as u32, 1), Dim3::new(N_THREADS, 1, 1))
+const fn shape(sizes: &SpectralSizes, n_blocks: usize, lanes: u32) -> LaunchShape {
+    let n_threads = lanes::block_threads(N_THREADS, lanes);
+    LaunchShape::new(Dim3::new(n_blocks as u32, 2 * sizes.n_matrices as u32, 1), Dim3::new(n_threads, 1, 1))
 }
 
 /// Start vectors: element i of each network's u is a standard normal, element i of stream `SPECTRAL` at rng_step 0. Shapes: u
@@ -91,6 +94,10 @@ pub fn spectral_columns(
     let w = place.weights(&params, &target);
     let u = u.sub(place.u_start..place.u_start + place.n_rows);
     let out = place.slab(partials.len(), matrices.len(), thread::block_idx_x() as usize);
+    if lanes::of_block(N_THREADS) == 1 {
+        alone::columns(&w, &u, first_row..place.n_rows.min(first_row + SLAB), place.n_cols, &partials, out);
+        return;
+    }
     let (half, column) = (thread::thread_idx_x() as usize / HALF, thread::thread_idx_x() as usize % HALF);
     let rows = first_row + half * (SLAB / 2)..place.n_rows.min(first_row + (half + 1) * (SLAB / 2));
     for first_column in (0..place.n_cols).step_by(HALF * VECTOR) {
@@ -138,8 +145,9 @@ pub fn spectral_rows(
     }
     let w = place.weights(&params, &target);
     let thread = thread::thread_idx_x() as usize;
+    let n_threads = lanes::of_block(N_THREADS);
     let mut squares = 0.0;
-    for at in (thread * VECTOR..place.n_cols).step_by(N_THREADS as usize * VECTOR) {
+    for at in (thread * VECTOR..place.n_cols).step_by(n_threads * VECTOR) {
         let mut sums = [0.0; VECTOR];
         for slab in 0..place.n_rows.div_ceil(SLAB) {
             let part: [f32; VECTOR] = partials.load(place.slab(partials.len(), matrices.len(), slab) + at);
@@ -147,6 +155,16 @@ pub fn spectral_rows(
         }
         v.store(at, sums);
         squares += sums[0] * sums[0] + sums[1] * sums[1] + (sums[2] * sums[2] + sums[3] * sums[3]);
+    }
+    if n_threads == 1 {
+        let length = alone::length(&v, place.n_cols);
+        for at in (0..place.n_cols).step_by(VECTOR) {
+            v.store(at, v.load::<VECTOR>(at).map(|sum| sum / length));
+        }
+        for row in first_row..place.n_rows.min(first_row + SLAB) {
+            products.set(place.u_start + row, alone::product(&w, &v, row, place.n_cols));
+        }
+        return;
     }
     let (warp, lane) = (thread / N_LANES, thread % N_LANES);
     let length = math::sqrt(block_sum(squares, &warp_sums, warp, lane)) + POWER_EPSILON;
@@ -198,24 +216,30 @@ pub fn spectral_scale(
     }
     let thread = thread::thread_idx_x() as usize;
     let (warp, lane) = (thread / N_LANES, thread % N_LANES);
+    let n_threads = lanes::of_block(N_THREADS);
     let mut scale = 1.0;
     if enabled != 0 {
         let products = products.sub(place.u_start..place.u_start + place.n_rows);
         let mut squares = 0.0;
-        for row in (thread..place.n_rows).step_by(N_THREADS as usize) {
-            squares += products.get(row) * products.get(row);
+        if n_threads == 1 {
+            squares = alone::squares(&products);
+        } else {
+            for row in (thread..place.n_rows).step_by(n_threads) {
+                squares += products.get(row) * products.get(row);
+            }
+            squares = block_sum(squares, &warp_sums, warp, lane);
         }
-        let squares = block_sum(squares, &warp_sums, warp, lane);
         let length = math::sqrt(squares) + POWER_EPSILON;
         let mut dot = 0.0;
-        for row in (thread..place.n_rows).step_by(N_THREADS as usize) {
+        for row in (thread..place.n_rows).step_by(n_threads) {
             let next = products.get(row) / length;
             dot += next * products.get(row);
             if first == 0 && squares.is_finite() {
                 u.set(place.u_start + row, next);
             }
         }
-        let sigma = block_sum(dot, &warp_dots, warp, lane);
+        let sigma =
+            if n_threads == 1 { alone::sigma(&products, length) } else { block_sum(dot, &warp_dots, warp, lane) };
         // A NaN gives 1.
         scale = if squares.is_finite() { 1.0 / (sigma / sigma_max).max(1.0) } else { 1.0 };
     }
@@ -223,7 +247,7 @@ pub fn spectral_scale(
         scales.set(place.number, scale);
     }
     let w = place.weights(&params, &target);
-    for at in (first + thread * VECTOR..n.min(first + TILE)).step_by(N_THREADS as usize * VECTOR) {
+    for at in (first + thread * VECTOR..n.min(first + TILE)).step_by(n_threads * VECTOR) {
         let scaled = w.load::<VECTOR>(at).map(|w| scale * w);
         if place.of_target {
             operand::store4(&target_shadow, place.offset + at, scaled, precision);

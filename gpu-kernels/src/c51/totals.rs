@@ -2,7 +2,8 @@
 //!
 //! Sums are f64: a mean and a variance that is small beside it come out to f32's precision, from one pass. An order: a thread
 //! adds the rows of its block's stretch that are 256 apart, a lane the sums of the threads that are 32 apart, a warp its lanes
-//! by halves (distance 16, 8, ..., 1); the second stage likewise. It depends on B alone.
+//! by halves (distance 16, 8, ..., 1); the second stage likewise. It depends on B alone. A block of one thread adds its rows one
+//! after the other, and the blocks' sums so too.
 
 use cuda_std::prelude::*;
 use shared_types::LossTotals;
@@ -41,13 +42,13 @@ pub const fn loss_partials_len(n_rows: usize) -> usize {
 }
 
 /// Launch of [`loss_partials()`] for `n_rows` rows.
-pub const fn loss_partials_shape(n_rows: usize) -> LaunchShape {
-    LaunchShape::linear(n_loss_blocks(n_rows) as u32, N_THREADS as u32)
+pub const fn loss_partials_shape(n_rows: usize, lanes: u32) -> LaunchShape {
+    LaunchShape::linear(n_loss_blocks(n_rows) as u32, lanes::block_threads(N_THREADS as u32, lanes))
 }
 
-/// Launch of [`loss_totals()`]: one block, a warp for each number.
-pub const fn loss_totals_shape() -> LaunchShape {
-    LaunchShape::linear(1, (N_PARTS * N_LANES) as u32)
+/// Launch of [`loss_totals()`]: one block, a warp for each number, or one thread for all.
+pub const fn loss_totals_shape(lanes: u32) -> LaunchShape {
+    LaunchShape::linear(1, lanes::block_threads((N_PARTS * N_LANES) as u32, lanes))
 }
 
 /// First stage: each block's sums over its stretch of rows.
@@ -76,7 +77,15 @@ pub fn loss_partials(
             sums[part] += terms[part];
         }
         (q_min, q_max) = (q_min.min(of_row.least), q_max.max(of_row.greatest));
-        row += N_THREADS;
+        row += lanes::of_block(N_THREADS as u32);
+    }
+    if lanes::of_block(N_THREADS as u32) == 1 {
+        for part in 0..N_SUMS {
+            partials.set(part * n_blocks + block, sums[part]);
+        }
+        partials.set(Q_MIN * n_blocks + block, q_min as f64);
+        partials.set(Q_MAX * n_blocks + block, q_max as f64);
+        return;
     }
     for part in 0..N_SUMS {
         of_threads.set(part * N_THREADS + thread, sums[part]);
@@ -106,6 +115,14 @@ pub fn loss_totals(partials: GlobalSlice<f64>, n_rows: u32, alpha_cql: f32, tota
     let thread = thread::thread_idx_x() as usize;
     let part = thread / N_LANES;
     let n_blocks = partials.len() / N_PARTS;
+    if lanes::of_block((N_PARTS * N_LANES) as u32) == 1 {
+        let of_part = |part| {
+            (0..n_blocks)
+                .fold(neutral(part), |value, block| combine(part, value, partials.get(part * n_blocks + block)))
+        };
+        totals.set(0, totals_of(of_part, n_rows, alpha_cql));
+        return;
+    }
     let of_part = partials.sub(part * n_blocks..(part + 1) * n_blocks);
     let value = combined(part, n_blocks, |block| of_part.get(block));
     if thread.is_multiple_of(N_LANES) {
@@ -121,17 +138,23 @@ pub fn loss_totals(partials: GlobalSlice<f64>, n_rows: u32, alpha_cql: f32, tota
 /// `n` values of a part combined by a warp; every lane gets the result.
 #[inline(always)]
 fn combined(part: usize, n: usize, value: impl Fn(usize) -> f64) -> f64 {
-    let mut mine = match part {
-        Q_MIN => f64::INFINITY,
-        Q_MAX => f64::NEG_INFINITY,
-        _ => 0.0,
-    };
+    let mut mine = neutral(part);
     let mut index = thread::thread_idx_x() as usize % N_LANES;
     while index < n {
         mine = combine(part, mine, value(index));
         index += N_LANES;
     }
     lanes::all(mine, |a, b| combine(part, a, b))
+}
+
+/// What changes no value of a part.
+#[inline(always)]
+fn neutral(part: usize) -> f64 {
+    match part {
+        Q_MIN => f64::INFINITY,
+        Q_MAX => f64::NEG_INFINITY,
+        _ => 0.0,
+    }
 }
 
 #[inline(always)]

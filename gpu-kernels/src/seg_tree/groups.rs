@@ -11,19 +11,46 @@ const TOP_THREADS: u32 = 1024;
 /// Nodes a lane loads at once.
 const VECTOR: usize = 4;
 
-/// Launch of [`seg_tree_update_groups()`] for `n` rows: a warp a row.
-pub const fn seg_tree_update_groups_shape(n: usize) -> LaunchShape {
-    LaunchShape::cover(n * N_LANES, GROUP_THREADS)
+/// Rows, or groups, of a block of one thread.
+const GROUPS_ALONE: usize = 64;
+
+/// Launch of [`seg_tree_update_groups()`] for `n` rows: a warp a row, or 64 rows for a block of one thread.
+pub const fn seg_tree_update_groups_shape(n: usize, lanes: u32) -> LaunchShape {
+    groups_shape(n, lanes)
 }
 
-/// Launch of [`seg_tree_build()`] for one stage of `shape`: a warp a group.
-pub const fn seg_tree_build_shape(shape: TreeShape, stage: u32) -> LaunchShape {
-    LaunchShape::cover(shape.n_groups(stage) * N_LANES, GROUP_THREADS)
+/// Launch of [`seg_tree_build()`] for one stage of `shape`: a warp a group, or 64 groups for a block of one thread.
+pub const fn seg_tree_build_shape(shape: TreeShape, stage: u32, lanes: u32) -> LaunchShape {
+    groups_shape(shape.n_groups(stage), lanes)
+}
+
+const fn groups_shape(n: usize, lanes: u32) -> LaunchShape {
+    if lanes == 1 {
+        LaunchShape::cover(n.div_ceil(GROUPS_ALONE), 1)
+    } else {
+        LaunchShape::cover(n * N_LANES, GROUP_THREADS)
+    }
 }
 
 /// Launch of [`seg_tree_top()`]: one block.
-pub const fn seg_tree_top_shape() -> LaunchShape {
-    LaunchShape::linear(1, TOP_THREADS)
+pub const fn seg_tree_top_shape(lanes: u32) -> LaunchShape {
+    LaunchShape::linear(1, lanes::block_threads(TOP_THREADS, lanes))
+}
+
+/// Calls `work` with each number under `n` that this warp, or this lone thread, has, and with the lane.
+#[inline(always)]
+fn for_groups(n: usize, work: impl Fn(usize, usize)) {
+    if lanes::of_block(GROUP_THREADS) == 1 {
+        let first = thread::block_idx_x() as usize * GROUPS_ALONE;
+        for number in first..n.min(first + GROUPS_ALONE) {
+            work(number, 0);
+        }
+        return;
+    }
+    let thread = thread::index_1d() as usize;
+    if thread / N_LANES < n {
+        work(thread / N_LANES, thread % N_LANES);
+    }
 }
 
 /// Later launches of an update: seven levels above each group that changed, by the warp of the row that owns it.
@@ -38,18 +65,15 @@ pub fn seg_tree_update_groups(
     tree: GlobalSliceMut<f32>,
     stage: u32,
 ) {
-    let thread = thread::index_1d() as usize;
-    let (row, lane) = (thread / N_LANES, thread % N_LANES);
-    if row >= indices.len() {
-        return;
-    }
     let shape = TreeShape::of_nodes(tree.len());
-    let slot = indices.get(row) as usize;
-    // The same for the whole warp, which so stays together.
-    if owners.get(owner_entry(shape, stage, slot)) == ballot(owners.get(0), row) {
-        let lowest = (shape.capacity() + slot) >> (GROUP_LEVELS * stage);
-        sum_group(&tree, lowest & !(GROUP_NODES - 1), GROUP_LEVELS, lane, stage == 0);
-    }
+    for_groups(indices.len(), |row, lane| {
+        let slot = indices.get(row) as usize;
+        // The same for the whole warp, which so stays together.
+        if owners.get(owner_entry(shape, stage, slot)) == ballot(owners.get(0), row) {
+            let lowest = (shape.capacity() + slot) >> (GROUP_LEVELS * stage);
+            sum_group(&tree, lowest & !(GROUP_NODES - 1), GROUP_LEVELS, lane, stage == 0);
+        }
+    });
 }
 
 /// Launches of a build: seven levels above every group of stage `stage`, from the leaves up, then [`seg_tree_top()`].
@@ -57,13 +81,11 @@ pub fn seg_tree_update_groups(
 /// Shapes: tree \[2N\] with its leaves filled, from a multiple of 16 bytes. Launch: [`seg_tree_build_shape`].
 #[kernel(cooperative, max_threads = 128)]
 pub fn seg_tree_build(tree: GlobalSliceMut<f32>, stage: u32) {
-    let thread = thread::index_1d() as usize;
-    let (group, lane) = (thread / N_LANES, thread % N_LANES);
     let shape = TreeShape::of_nodes(tree.len());
-    if group < shape.n_groups(stage) {
-        let lowest = shape.capacity() >> (GROUP_LEVELS * stage);
+    let lowest = shape.capacity() >> (GROUP_LEVELS * stage);
+    for_groups(shape.n_groups(stage), |group, lane| {
         sum_group(&tree, lowest + group * GROUP_NODES, GROUP_LEVELS, lane, stage == 0);
-    }
+    });
 }
 
 /// Last launch of an update or a build: all levels above the last stage of groups, and the epoch.
@@ -77,6 +99,11 @@ pub fn seg_tree_top(tree: GlobalSliceMut<f32>, owners: GlobalSliceMut<u64>) {
     let shape = TreeShape::of_nodes(tree.len());
     let leaves = shape.n_group_stages() == 0;
     let mut n_nodes = shape.n_top_nodes();
+    if lanes::of_block(TOP_THREADS) == 1 {
+        sum_alone(&tree, n_nodes, n_nodes.trailing_zeros(), leaves);
+        owners.set(0, owners.get(0) + 1);
+        return;
+    }
     if n_nodes > GROUP_NODES {
         let mut first = n_nodes + warp * GROUP_NODES;
         while first < 2 * n_nodes {
@@ -107,6 +134,10 @@ fn sum_group(tree: &GlobalSliceMut<f32>, first: usize, n_levels: u32, lane: usiz
         }
         return;
     }
+    if lanes::of_block(GROUP_THREADS) == 1 {
+        sum_alone(tree, first, n_levels, leaves);
+        return;
+    }
     let n_lanes = 1 << (n_levels - 2);
     let works = lane < n_lanes;
     let at = first + VECTOR * lane;
@@ -128,6 +159,26 @@ fn sum_group(tree: &GlobalSliceMut<f32>, first: usize, n_levels: u32, lane: usiz
         }
         distance *= 2;
     }
+}
+
+/// [`sum_group`] by one thread, of any number of levels. Sums are of two numbers each: both ways give the same bits.
+#[inline(always)]
+fn sum_alone(tree: &GlobalSliceMut<f32>, first: usize, n_levels: u32, leaves: bool) {
+    if n_levels < 2 {
+        sum_few(tree, first, n_levels, leaves);
+        return;
+    }
+    let (mut first, mut n, mut leaves) = (first, 1usize << n_levels, leaves);
+    while n >= VECTOR {
+        let mut at = first;
+        while at < first + n {
+            let nodes = if leaves { clean_leaves(tree, at) } else { tree.load(at) };
+            tree.store(at / 2, [nodes[0] + nodes[1], nodes[2] + nodes[3]]);
+            at += VECTOR;
+        }
+        (first, n, leaves) = (first / 2, n / 2, false);
+    }
+    sum_few(tree, first, 1, false);
 }
 
 /// Four leaves without their marks, written back if there were any.

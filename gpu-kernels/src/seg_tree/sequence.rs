@@ -15,6 +15,8 @@ pub struct TreeMemory {
     pub owners: MemoryRange,
     /// One f32, 1 at first.
     pub max_priority: MemoryRange,
+    /// Lanes that the device gives a row, see [`row_shape`](crate::lanes::row_shape): with 1 a thread does a block's work.
+    pub lanes: u32,
 }
 
 impl TreeMemory {
@@ -48,8 +50,9 @@ impl TreeMemory {
     /// Sums all nodes above leaves that were filled.
     pub fn build(&self) -> Vec<(LaunchShape, Launch)> {
         let shape = self.shape();
-        let stages = (0..shape.n_group_stages())
-            .map(|stage| (seg_tree_build_shape(shape, stage), seg_tree_build::launch(write(&self.tree), stage)));
+        let stages = (0..shape.n_group_stages()).map(|stage| {
+            (seg_tree_build_shape(shape, stage, self.lanes), seg_tree_build::launch(write(&self.tree), stage))
+        });
         stages.chain([self.top()]).collect()
     }
 
@@ -57,13 +60,13 @@ impl TreeMemory {
         let n = elements::<u32>(indices);
         let stages = (0..self.shape().n_group_stages()).map(|stage| {
             let launch = seg_tree_update_groups::launch(read(indices), read(&self.owners), write(&self.tree), stage);
-            (seg_tree_update_groups_shape(n), launch)
+            (seg_tree_update_groups_shape(n, self.lanes), launch)
         });
         [leaves].into_iter().chain(stages).chain([self.top()]).collect()
     }
 
     fn top(&self) -> (LaunchShape, Launch) {
-        (seg_tree_top_shape(), seg_tree_top::launch(write(&self.tree), write(&self.owners)))
+        (seg_tree_top_shape(self.lanes), seg_tree_top::launch(write(&self.tree), write(&self.owners)))
     }
 }
 

@@ -24,6 +24,7 @@ pub struct SpectralNorm {
     sizes: SpectralSizes,
     sigma_max: f32,
     enabled: bool,
+    lanes: u32,
 }
 
 impl SpectralNorm {
@@ -46,6 +47,7 @@ impl SpectralNorm {
             sizes,
             sigma_max,
             enabled,
+            lanes: device.row_lanes(),
         })
     }
 
@@ -82,8 +84,8 @@ impl SpectralNorm {
             enabled,
             parameters.precision,
         );
-        let slabs = spectral_slabs_shape(&self.sizes);
-        vec![(slabs, columns), (slabs, rows), (spectral_scale_shape(&self.sizes), scale)]
+        let slabs = spectral_slabs_shape(&self.sizes, self.lanes);
+        vec![(slabs, columns), (slabs, rows), (spectral_scale_shape(&self.sizes, self.lanes), scale)]
     }
 
     /// Start vectors and the iterations on the initial weights.

@@ -31,5 +31,6 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.flags.view_mut(),
         params,
     );
-    vec![(gradient_norm_shape(&memory.range_list), norm), (gate_step_shape(), gate)]
+    let lanes = parts.device.row_lanes();
+    vec![(gradient_norm_shape(&memory.range_list, lanes), norm), (gate_step_shape(lanes), gate)]
 }

@@ -29,5 +29,5 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         agent.seeded.view_mut(),
         agent.skipped.view_mut(),
     );
-    vec![(adamw_shape(p.online.flat.len()), sweep), (isv_update_shape(), isv)]
+    vec![(adamw_shape(p.online.flat.len(), parts.device.row_lanes()), sweep), (isv_update_shape(), isv)]
 }

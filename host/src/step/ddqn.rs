@@ -35,6 +35,6 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     );
     steps.push((c51_targets_shape(n, lanes), targets));
     let flag = flag_non_finite::launch(memory.targets.view(), memory.flags.view_mut(), nan_flags::DDQN as u32);
-    steps.push((flag_non_finite_shape(memory.targets.len()), flag));
+    steps.push((flag_non_finite_shape(memory.targets.len(), lanes), flag));
     steps
 }

@@ -11,7 +11,7 @@ use crate::market::Step;
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
     let (parameters, pass) = (&agent.parameters, &parts.memory.online);
-    let n = parts.config.batch;
+    let (n, lanes) = (parts.config.batch, parts.device.row_lanes());
     let alpha_cql = if agent.learners.cql { parts.config.alpha_cql as f32 } else { 0.0 };
     let mut steps = pass.forward(&batch.states, &parameters.online, &agent.scalars, &agent.bus);
     let loss = c51_loss::launch(
@@ -27,18 +27,18 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.q.view_mut(),
         parameters.precision,
     );
-    steps.push((row_shape(n, parts.device.row_lanes()), loss));
+    steps.push((row_shape(n, lanes), loss));
     let partials = loss_partials::launch(
         memory.row_losses.view(),
         memory.q.view(),
         batch.rewards.view(),
         memory.loss_partials.view_mut(),
     );
-    steps.push((loss_partials_shape(n), partials));
+    steps.push((loss_partials_shape(n, lanes), partials));
     let totals = loss_totals::launch(memory.loss_partials.view(), n as u32, alpha_cql, memory.totals.view_mut());
-    steps.push((loss_totals_shape(), totals));
+    steps.push((loss_totals_shape(lanes), totals));
     let flag = flag_non_finite::launch(memory.row_losses.view(), memory.flags.view_mut(), nan_flags::FORWARD as u32);
-    steps.push((flag_non_finite_shape(memory.row_losses.len()), flag));
+    steps.push((flag_non_finite_shape(memory.row_losses.len(), lanes), flag));
     steps.extend(memory.backward.launches(pass, parameters, &agent.scalars, &agent.spectral.scales));
     steps
 }

@@ -30,6 +30,7 @@ pub struct Replay {
     pub owners: Buffer<u64>,
     /// \[1\], the highest priority so far; written by `per_priority`.
     pub max_priority: Buffer<f32>,
+    lanes: u32,
 }
 
 impl Replay {
@@ -42,6 +43,7 @@ impl Replay {
             tree: device.alloc_zeroed(tree.n_nodes())?,
             owners: device.alloc_zeroed(tree.owners_len())?,
             max_priority: device.upload(&[1.0])?,
+            lanes: device.row_lanes(),
         })
     }
 
@@ -58,6 +60,7 @@ impl Replay {
             tree: self.tree.view().memory().clone(),
             owners: self.owners.view().memory().clone(),
             max_priority: self.max_priority.view().memory().clone(),
+            lanes: self.lanes,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (agent, replay, batch) = (parts.agent, parts.replay, &parts.memory.batch);
-    let (n, sizes) = (parts.config.batch, agent.sizes());
+    let (n, lanes, sizes) = (parts.config.batch, parts.device.row_lanes(), agent.sizes());
     let (width, stride) = (sizes.state_dim() as u32, sizes.state_stride() as u32);
     let sample = seg_tree_sample::launch(
         replay.tree.view(),
@@ -40,11 +40,11 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     );
     let flag = |values: &crate::device::Buffer<f32>| {
         let launch = flag_non_finite::launch(values.view(), parts.memory.flags.view_mut(), nan_flags::SAMPLE as u32);
-        (flag_non_finite_shape(values.len()), launch)
+        (flag_non_finite_shape(values.len(), lanes), launch)
     };
     vec![
         (seg_tree_sample_shape(n), sample),
-        (per_is_weights_shape(), weights),
+        (per_is_weights_shape(lanes), weights),
         gather(&ring.states, &batch.states),
         gather(&ring.next_states, &batch.next_states),
         (gather_transitions_shape(n), columns),

@@ -17,7 +17,7 @@ use shared_types::{Control, Counters, Schedule, StepScalars, isv};
 
 use crate::Failure;
 use crate::report::Report;
-use crate::timer::{N_SETS, Timer};
+use crate::timer::{LANES, N_SETS, Timer};
 
 const BATCH: usize = 8192;
 const SEED: [u32; 2] = [3, 4];
@@ -74,6 +74,7 @@ fn tree(timer: &Timer, report: &mut Report, log_capacity: usize) -> Result<(), F
         tree: nodes.view().memory().clone(),
         owners: owners.view().memory().clone(),
         max_priority: max_priority.view().memory().clone(),
+        lanes: LANES,
     };
     timer.run(tree.build())?;
     let picks = timer.upload(&random_indices(BATCH * N_SETS, shape.capacity()))?;
@@ -168,7 +169,7 @@ fn weights(timer: &Timer, report: &mut Report) -> Result<(), DeviceError> {
     let scalars = timer.upload(&[StepScalars { beta: 0.6, ..StepScalars::default() }])?;
     let times = timer.time(|_| {
         let launch = per_is_weights::launch(priorities.view(), scalars.view(), weights.view_mut());
-        vec![(per_is_weights_shape(), launch)]
+        vec![(per_is_weights_shape(LANES), launch)]
     })?;
     report.row(&format!("is_weights/{BATCH}"), 12.0 * BATCH as f64, times);
     Ok(())

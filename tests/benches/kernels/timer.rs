@@ -9,6 +9,8 @@ use host::error::DeviceError;
 use host::graph::{ChildGraph, ParentGraph};
 use host::images::KERNELS;
 
+/// Lanes that a GPU gives a row.
+pub const LANES: u32 = 32;
 /// Launches in a graph, and sets of buffers that they rotate over.
 pub const N_SETS: usize = 20;
 const N_WARM: usize = 3;

@@ -9,7 +9,7 @@ use shared_types::{GradientNorm, Precision, SpectralMatrix, UpdateScalars};
 
 use crate::Failure;
 use crate::report::Report;
-use crate::timer::Timer;
+use crate::timer::{LANES, Timer};
 
 const N: usize = 25_625 * CHUNK;
 
@@ -23,7 +23,7 @@ pub fn update(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
     let (table, partials) = (timer.upload(&ranges)?, timer.zeroed::<GradientNorm>(n_partial_norms(&ranges))?);
     let times = timer.time(|_| {
         let launch = gradient_norm::launch(gradient.view(), table.view(), partials.view_mut());
-        vec![(gradient_norm_shape(&ranges), launch)]
+        vec![(gradient_norm_shape(&ranges, LANES), launch)]
     })?;
     report.row("gradient_norm/1.64M", 4.0 * N as f64, times);
 
@@ -56,7 +56,7 @@ pub fn update(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
                 flags.view_mut(),
                 Precision::Bf16,
             );
-            vec![(adamw_shape(N), launch)]
+            vec![(adamw_shape(N, LANES), launch)]
         })?;
         report.row(name, (bytes * N) as f64, times);
     }
@@ -100,9 +100,9 @@ fn spectral(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
             Precision::Bf16,
         );
         vec![
-            (spectral_slabs_shape(&sizes), columns),
-            (spectral_slabs_shape(&sizes), rows),
-            (spectral_scale_shape(&sizes), scale),
+            (spectral_slabs_shape(&sizes, LANES), columns),
+            (spectral_slabs_shape(&sizes, LANES), rows),
+            (spectral_scale_shape(&sizes, LANES), scale),
         ]
     })?;
     // The weights once in and their operands out: what one pass would move.

@@ -1,7 +1,6 @@
 //! `per_is_weights`.
 
 use gpu_kernels::is_weights::{per_is_weights, per_is_weights_shape};
-use host::device::Device;
 use host::error::DeviceError;
 use onegraph_tests::lab::{Lab, Numbers, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
@@ -9,9 +8,11 @@ use shared_types::StepScalars;
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("is_weights::by_hand", by_hand),
-        case("is_weights::follow_the_papers_formula_at_every_size", follow_the_papers_formula_at_every_size),
-        case("is_weights::no_row_writes_nothing", no_row_writes_nothing),
+        case("is_weights::by_hand", |device| Lab::on_all_lanes(device, by_hand)),
+        case("is_weights::follow_the_papers_formula_at_every_size", |device| {
+            Lab::on_all_lanes(device, follow_the_papers_formula_at_every_size)
+        }),
+        case("is_weights::no_row_writes_nothing", |device| Lab::on_all_lanes(device, no_row_writes_nothing)),
     ]
 }
 
@@ -20,22 +21,20 @@ fn weights(lab: &Lab, priorities: &[f32], beta: f32) -> Result<Vec<f32>, DeviceE
     let scalars = lab.upload(&[StepScalars { beta, ..StepScalars::default() }])?;
     let weights = lab.poisoned(priorities.len())?;
     let launch = per_is_weights::launch(priorities.view(), scalars.view(), weights.view_mut());
-    lab.run(per_is_weights_shape(), launch)?;
+    lab.run(per_is_weights_shape(lab.lanes()), launch)?;
     weights.read()
 }
 
-fn by_hand(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    assert_eq!(weights(&lab, &[4.0, 1.0, 16.0], 1.0)?, [0.25, 1.0, 0.0625]);
-    assert_eq!(weights(&lab, &[4.0, 1.0, 16.0], 0.0)?, [1.0; 3]);
-    assert_eq!(weights(&lab, &[0.3], 0.7)?, [1.0]);
+fn by_hand(lab: &Lab) -> Outcome {
+    assert_eq!(weights(lab, &[4.0, 1.0, 16.0], 1.0)?, [0.25, 1.0, 0.0625]);
+    assert_eq!(weights(lab, &[4.0, 1.0, 16.0], 0.0)?, [1.0; 3]);
+    assert_eq!(weights(lab, &[0.3], 0.7)?, [1.0]);
     Ok(())
 }
 
 /// w_k = (n P_k)^-beta / max, from the probabilities themselves. The quotient rounds once, which beta <= 1 does not enlarge,
 /// and the power is off by one unit in the last place: 1.5 x 2^-23.
-fn follow_the_papers_formula_at_every_size(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn follow_the_papers_formula_at_every_size(lab: &Lab) -> Outcome {
     for n in [1usize, 2, 31, 33, 1000, 1023, 1025, 8192, 20_003] {
         let mut numbers = Numbers::new(n as u64);
         let priorities: Vec<f32> = (0..n).map(|_| numbers.heavy()).collect();
@@ -44,14 +43,14 @@ fn follow_the_papers_formula_at_every_size(device: &Device) -> Outcome {
             priorities.iter().map(|&priority| (slots * priority as f64 / mass).powf(-beta as f64)).collect();
         let largest = raw.iter().cloned().fold(0.0, f64::max);
         let want: Vec<f64> = raw.iter().map(|weight| weight / largest).collect();
-        let got = weights(&lab, &priorities, beta)?;
+        let got = weights(lab, &priorities, beta)?;
         assert!(got.contains(&1.0), "n = {n}: the largest weight is 1");
         Tolerance { absolute: 0.0, relative: 1.5 * 2f64.powi(-23) }.check(&format!("{n} weights"), &got, &want)?;
     }
     Ok(())
 }
 
-fn no_row_writes_nothing(device: &Device) -> Outcome {
-    assert!(weights(&Lab::new(device)?, &[], 0.5)?.is_empty());
+fn no_row_writes_nothing(lab: &Lab) -> Outcome {
+    assert!(weights(lab, &[], 0.5)?.is_empty());
     Ok(())
 }

@@ -12,18 +12,32 @@ use proptest::prelude::*;
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("seg_tree::build_by_hand", build_by_hand),
-        case("seg_tree::build_sums_every_node_at_every_capacity", build_sums_every_node_at_every_capacity),
+        case("seg_tree::build_by_hand", |device| Lab::on_all_lanes(device, build_by_hand)),
+        case("seg_tree::build_sums_every_node_at_every_capacity", |device| {
+            Lab::on_all_lanes(device, build_sums_every_node_at_every_capacity)
+        }),
         host_case("seg_tree::shapes_cover_all_levels", shapes_cover_all_levels),
-        case("seg_tree::update_by_hand", update_by_hand),
-        case("seg_tree::update_equals_a_rebuild_bit_for_bit", update_equals_a_rebuild_bit_for_bit),
-        case("seg_tree::of_duplicates_this_steps_highest_wins", of_duplicates_this_steps_highest_wins),
-        case("seg_tree::rows_without_a_finite_td_keep_their_leaves", rows_without_a_finite_td_keep_their_leaves),
-        case("seg_tree::the_maximum_never_falls", the_maximum_never_falls),
-        case("seg_tree::absurd_errors_leave_the_root_finite", absurd_errors_leave_the_root_finite),
+        case("seg_tree::update_by_hand", |device| Lab::on_all_lanes(device, update_by_hand)),
+        case("seg_tree::update_equals_a_rebuild_bit_for_bit", |device| {
+            Lab::on_all_lanes(device, update_equals_a_rebuild_bit_for_bit)
+        }),
+        case("seg_tree::of_duplicates_this_steps_highest_wins", |device| {
+            Lab::on_all_lanes(device, of_duplicates_this_steps_highest_wins)
+        }),
+        case("seg_tree::rows_without_a_finite_td_keep_their_leaves", |device| {
+            Lab::on_all_lanes(device, rows_without_a_finite_td_keep_their_leaves)
+        }),
+        case("seg_tree::the_maximum_never_falls", |device| Lab::on_all_lanes(device, the_maximum_never_falls)),
+        case("seg_tree::absurd_errors_leave_the_root_finite", |device| {
+            Lab::on_all_lanes(device, absurd_errors_leave_the_root_finite)
+        }),
         case("seg_tree::case_a_a_million_updates_do_not_drift", case_a_a_million_updates_do_not_drift),
-        case("seg_tree::case_e_an_insert_takes_the_maximum_once", case_e_an_insert_takes_the_maximum_once),
-        case("seg_tree::case_e_alpha_0_makes_all_priorities_1", case_e_alpha_0_makes_all_priorities_1),
+        case("seg_tree::case_e_an_insert_takes_the_maximum_once", |device| {
+            Lab::on_all_lanes(device, case_e_an_insert_takes_the_maximum_once)
+        }),
+        case("seg_tree::case_e_alpha_0_makes_all_priorities_1", |device| {
+            Lab::on_all_lanes(device, case_e_alpha_0_makes_all_priorities_1)
+        }),
     ]
 }
 
@@ -49,6 +63,7 @@ impl Tree {
             tree: nodes.view().memory().clone(),
             owners: owners.view().memory().clone(),
             max_priority: max_priority.view().memory().clone(),
+            lanes: lab.lanes(),
         };
         lab.run_all(memory.build())?;
         Ok(Self { shape, nodes, max_priority, memory })
@@ -93,21 +108,19 @@ fn priority(td: bf16, alpha: f32) -> f64 {
 /// The sum |td| + 1e-6 rounds once (half a unit in the last place, times alpha <= 1), and the power is off by one.
 const PRIORITY: Tolerance = Tolerance { absolute: 0.0, relative: 1.5 * 1.2e-7 };
 
-fn build_by_hand(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    assert_eq!(Tree::with_leaves(&lab, &[1.0, 2.0, 3.0, 4.0])?.read()?, [10.0, 3.0, 7.0, 1.0, 2.0, 3.0, 4.0]);
-    assert_eq!(Tree::with_leaves(&lab, &[5.0, 0.25])?.read()?, [5.25, 5.0, 0.25]);
-    assert_eq!(Tree::with_leaves(&lab, &[5.0])?.read()?, [5.0]);
+fn build_by_hand(lab: &Lab) -> Outcome {
+    assert_eq!(Tree::with_leaves(lab, &[1.0, 2.0, 3.0, 4.0])?.read()?, [10.0, 3.0, 7.0, 1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(Tree::with_leaves(lab, &[5.0, 0.25])?.read()?, [5.25, 5.0, 0.25]);
+    assert_eq!(Tree::with_leaves(lab, &[5.0])?.read()?, [5.0]);
     Ok(())
 }
 
-fn build_sums_every_node_at_every_capacity(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn build_sums_every_node_at_every_capacity(lab: &Lab) -> Outcome {
     let mut numbers = Numbers::new(1);
     // 13 to 14 and 20 to 21 add a stage of groups.
     for log_capacity in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 20, 21] {
         let leaves: Vec<f32> = (0..1 << log_capacity).map(|_| numbers.heavy()).collect();
-        let tree = Tree::with_leaves(&lab, &leaves)?;
+        let tree = Tree::with_leaves(lab, &leaves)?;
         assert!(bits(&tree.read()?) == bits(&summed(&leaves)), "capacity 2^{log_capacity}");
     }
     Ok(())
@@ -136,27 +149,25 @@ fn shapes_cover_all_levels() -> Outcome {
     Ok(())
 }
 
-fn update_by_hand(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let tree = Tree::with_leaves(&lab, &[1.0, 2.0, 3.0, 4.0])?;
+fn update_by_hand(lab: &Lab) -> Outcome {
+    let tree = Tree::with_leaves(lab, &[1.0, 2.0, 3.0, 4.0])?;
     // alpha 1: priorities are |td| + 1e-6, which rounds to |td| from 32 on.
-    tree.update(&lab, &[3, 1], &[bf16::from_f32(-32.0), bf16::from_f32(64.0)], 1.0)?;
+    tree.update(lab, &[3, 1], &[bf16::from_f32(-32.0), bf16::from_f32(64.0)], 1.0)?;
     assert_eq!(tree.read()?, [100.0, 65.0, 35.0, 1.0, 64.0, 3.0, 32.0]);
     assert_eq!(tree.max_priority.read()?, [64.0]);
-    tree.update(&lab, &[], &[], 1.0)?;
+    tree.update(lab, &[], &[], 1.0)?;
     assert_eq!(tree.read()?, [100.0, 65.0, 35.0, 1.0, 64.0, 3.0, 32.0], "no row changes nothing");
     Ok(())
 }
 
 /// A batch with duplicates, with errors that are no numbers, clustered so that groups are shared, on trees of all stages.
-fn update_equals_a_rebuild_bit_for_bit(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn update_equals_a_rebuild_bit_for_bit(lab: &Lab) -> Outcome {
     let inputs = (0u32..16, 0usize..600, 1usize..4, 0.0f32..=1.0, any::<u64>());
     for_all(inputs, |(log_capacity, n, n_updates, alpha, seed)| {
-        check_update(&lab, log_capacity, n, n_updates, alpha, seed)
+        check_update(lab, log_capacity, n, n_updates, alpha, seed)
     })?;
-    check_update(&lab, 20, 8192, 2, 0.6, 3)?;
-    check_update(&lab, 21, 5000, 3, 0.6, 4)
+    check_update(lab, 20, 8192, 2, 0.6, 3)?;
+    check_update(lab, 21, 5000, 3, 0.6, 4)
 }
 
 fn check_update(lab: &Lab, log_capacity: u32, n: usize, n_updates: usize, alpha: f32, seed: u64) -> Result<(), Failed> {
@@ -195,55 +206,51 @@ fn random_td(numbers: &mut Numbers) -> bf16 {
     }
 }
 
-fn of_duplicates_this_steps_highest_wins(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let tree = Tree::with_leaves(&lab, &[100.0; 8])?;
+fn of_duplicates_this_steps_highest_wins(lab: &Lab) -> Outcome {
+    let tree = Tree::with_leaves(lab, &[100.0; 8])?;
     let td = [4.0, 64.0, 16.0, 2.0].map(bf16::from_f32);
-    tree.update(&lab, &[5, 5, 5, 6], &td, 1.0)?;
+    tree.update(lab, &[5, 5, 5, 6], &td, 1.0)?;
     // 64, although the old value was 100.
     assert_eq!(tree.leaves()?[4..7], [100.0, 64.0, 2.0 + 1e-6]);
     // Among many threads and blocks: one leaf, all rows.
     let n = 3000;
     let td: Vec<bf16> = (0..n).map(|row| bf16::from_f32(((row * 7) % 200) as f32)).collect();
-    tree.update(&lab, &vec![2; n], &td, 1.0)?;
+    tree.update(lab, &vec![2; n], &td, 1.0)?;
     assert_eq!(tree.leaves()?[2], 199.0);
     assert_eq!(bits(&tree.read()?), bits(&summed(&tree.leaves()?)));
     Ok(())
 }
 
-fn rows_without_a_finite_td_keep_their_leaves(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn rows_without_a_finite_td_keep_their_leaves(lab: &Lab) -> Outcome {
     for len in [4usize, 1 << 14] {
         let leaves: Vec<f32> = (0..len).map(|i| 1.0 + i as f32).collect();
-        let tree = Tree::with_leaves(&lab, &leaves)?;
+        let tree = Tree::with_leaves(lab, &leaves)?;
         let before = bits(&tree.read()?);
         let no_numbers = [bf16::NAN, -bf16::NAN, bf16::INFINITY, bf16::NEG_INFINITY];
-        tree.update(&lab, &[0, 1, 2, 3], &no_numbers, 0.6)?;
+        tree.update(lab, &[0, 1, 2, 3], &no_numbers, 0.6)?;
         assert!(bits(&tree.read()?) == before, "{len} leaves");
         assert_eq!(tree.max_priority.read()?, [1.0]);
         // A duplicate with a number is not held back by one without.
-        tree.update(&lab, &[0, 0], &[bf16::NAN, bf16::from_f32(8.0)], 1.0)?;
+        tree.update(lab, &[0, 0], &[bf16::NAN, bf16::from_f32(8.0)], 1.0)?;
         assert_eq!(tree.leaves()?[0], 8.000001);
     }
     Ok(())
 }
 
-fn the_maximum_never_falls(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let tree = Tree::with_leaves(&lab, &[1.0; 8])?;
+fn the_maximum_never_falls(lab: &Lab) -> Outcome {
+    let tree = Tree::with_leaves(lab, &[1.0; 8])?;
     for (td, expected) in [(0.5, 1.0), (64.0, 64.0), (32.0, 64.0), (128.0, 128.0)] {
-        tree.update(&lab, &[1, 2], &[bf16::from_f32(td), bf16::from_f32(0.25)], 1.0)?;
+        tree.update(lab, &[1, 2], &[bf16::from_f32(td), bf16::from_f32(0.25)], 1.0)?;
         assert_eq!(tree.max_priority.read()?, [expected], "after {td}");
     }
     Ok(())
 }
 
-fn absurd_errors_leave_the_root_finite(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn absurd_errors_leave_the_root_finite(lab: &Lab) -> Outcome {
     let n = 256;
-    let tree = Tree::with_leaves(&lab, &vec![1.0; n])?;
+    let tree = Tree::with_leaves(lab, &vec![1.0; n])?;
     let indices: Vec<u32> = (0..n as u32).collect();
-    tree.update(&lab, &indices, &vec![bf16::MAX; n], 1.0)?;
+    tree.update(lab, &indices, &vec![bf16::MAX; n], 1.0)?;
     assert!(tree.read()?.iter().all(|node| node.is_finite()));
     Ok(())
 }
@@ -274,18 +281,17 @@ fn case_a_a_million_updates_do_not_drift(device: &Device) -> Outcome {
     Tolerance { absolute: 0.0, relative: 20.0 * 2f64.powi(-24) }.check("root after 10^6 updates", &nodes[..1], &[exact])
 }
 
-fn case_e_an_insert_takes_the_maximum_once(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn case_e_an_insert_takes_the_maximum_once(lab: &Lab) -> Outcome {
     for log_capacity in [3, 14, 21] {
-        let tree = Tree::with_leaves(&lab, &vec![0.0; 1 << log_capacity])?;
+        let tree = Tree::with_leaves(lab, &vec![0.0; 1 << log_capacity])?;
         // Into an empty buffer: the maximum starts at 1.
-        tree.insert(&lab, &[0, 1])?;
+        tree.insert(lab, &[0, 1])?;
         assert_eq!(tree.leaves()?[..3], [1.0, 1.0, 0.0]);
-        tree.update(&lab, &[0], &[bf16::from_f32(32.0)], 0.6)?;
+        tree.update(lab, &[0], &[bf16::from_f32(32.0)], 0.6)?;
         let max_priority = tree.max_priority.read()?[0];
         PRIORITY.check("maximum", &[max_priority], &[priority(bf16::from_f32(32.0), 0.6)])?;
         // p itself, not p to the power alpha again; and a slot that is overwritten loses what it had, also if it had more.
-        tree.insert(&lab, &[2, 1, 2])?;
+        tree.insert(lab, &[2, 1, 2])?;
         assert_eq!(tree.leaves()?[..4], [max_priority, max_priority, max_priority, 0.0]);
         assert_eq!(tree.max_priority.read()?, [max_priority]);
         assert_eq!(bits(&tree.read()?), bits(&summed(&tree.leaves()?)), "capacity 2^{log_capacity}");
@@ -293,14 +299,13 @@ fn case_e_an_insert_takes_the_maximum_once(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn case_e_alpha_0_makes_all_priorities_1(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let tree = Tree::with_leaves(&lab, &[0.0; 8])?;
+fn case_e_alpha_0_makes_all_priorities_1(lab: &Lab) -> Outcome {
+    let tree = Tree::with_leaves(lab, &[0.0; 8])?;
     let indices: Vec<u32> = (0..8).collect();
-    tree.insert(&lab, &indices[..4])?;
+    tree.insert(lab, &indices[..4])?;
     let td: Vec<bf16> = [0.0, 1e-3, 1.0, 500.0, 1e6].map(bf16::from_f32).to_vec();
-    tree.update(&lab, &indices[..5], &td, 0.0)?;
-    tree.insert(&lab, &indices[5..])?;
+    tree.update(lab, &indices[..5], &td, 0.0)?;
+    tree.insert(lab, &indices[5..])?;
     assert_eq!(tree.leaves()?, [1.0; 8]);
     Ok(())
 }

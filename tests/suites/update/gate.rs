@@ -1,6 +1,5 @@
 //! `gate_step`: what a fault at each input leaves alone, and the scalars of a step that is applied.
 
-use host::device::Device;
 use onegraph_tests::lab::{Lab, Numbers, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
 use reference::adam;
@@ -13,12 +12,24 @@ use crate::world::{GROUPS, PARAMS, Step, World};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("gate::a_fault_of_the_objective_gates_everything", a_fault_of_the_objective_gates_everything),
-        case("gate::a_fault_of_a_head_gates_that_head", a_fault_of_a_head_gates_that_head),
-        case("gate::after_a_gated_step_training_goes_on", after_a_gated_step_training_goes_on),
-        case("gate::a_learner_that_is_off_is_left_alone", a_learner_that_is_off_is_left_alone),
-        case("gate::scalars_follow_their_equations", scalars_follow_their_equations),
-        case("gate::the_clip_adapts_once_it_has_a_sample", the_clip_adapts_once_it_has_a_sample),
+        case("gate::a_fault_of_the_objective_gates_everything", |device| {
+            Lab::on_all_lanes(device, a_fault_of_the_objective_gates_everything)
+        }),
+        case("gate::a_fault_of_a_head_gates_that_head", |device| {
+            Lab::on_all_lanes(device, a_fault_of_a_head_gates_that_head)
+        }),
+        case("gate::after_a_gated_step_training_goes_on", |device| {
+            Lab::on_all_lanes(device, after_a_gated_step_training_goes_on)
+        }),
+        case("gate::a_learner_that_is_off_is_left_alone", |device| {
+            Lab::on_all_lanes(device, a_learner_that_is_off_is_left_alone)
+        }),
+        case("gate::scalars_follow_their_equations", |device| {
+            Lab::on_all_lanes(device, scalars_follow_their_equations)
+        }),
+        case("gate::the_clip_adapts_once_it_has_a_sample", |device| {
+            Lab::on_all_lanes(device, the_clip_adapts_once_it_has_a_sample)
+        }),
     ]
 }
 
@@ -56,10 +67,9 @@ fn faults(world: &World) -> Vec<Fault> {
     faults
 }
 
-fn a_fault_of_the_objective_gates_everything(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn a_fault_of_the_objective_gates_everything(lab: &Lab) -> Outcome {
     for precision in [Precision::Bf16, Precision::F32] {
-        let world = World::new(&lab, Sizes::MINIATURE, precision)?;
+        let world = World::new(lab, Sizes::MINIATURE, precision)?;
         let before = world.learned()?;
         for fault in faults(&world) {
             world.flags.zero()?;
@@ -84,12 +94,11 @@ fn a_fault_of_the_objective_gates_everything(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn a_fault_of_a_head_gates_that_head(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn a_fault_of_a_head_gates_that_head(lab: &Lab) -> Outcome {
     for (l, faulty) in GROUPS.into_iter().enumerate().skip(1) {
         for (value, bits) in [(f32::NAN, NAN), (f32::INFINITY, INFINITE)] {
             for of_loss in [true, false] {
-                let world = World::new(&lab, Sizes::MINIATURE, Precision::Bf16)?;
+                let world = World::new(lab, Sizes::MINIATURE, Precision::Bf16)?;
                 let (before, mut step) = (world.learned()?, Step::default());
                 let mut gradient = world.gradient(&mut Numbers::new(2), 1.0);
                 let range = world.layout.range(faulty);
@@ -124,10 +133,9 @@ fn a_fault_of_a_head_gates_that_head(device: &Device) -> Outcome {
 }
 
 /// A gated step between two others leaves what the two alone leave, bit for bit.
-fn after_a_gated_step_training_goes_on(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn after_a_gated_step_training_goes_on(lab: &Lab) -> Outcome {
     let run = |with_fault: bool| -> Result<_, onegraph_tests::Failed> {
-        let world = World::new(&lab, Sizes::MINIATURE, Precision::Bf16)?;
+        let world = World::new(lab, Sizes::MINIATURE, Precision::Bf16)?;
         let mut numbers = Numbers::new(3);
         let (one, two) = (world.gradient(&mut numbers, 1.0), world.gradient(&mut numbers, 1.0));
         world.update(&one, &Step::default(), PARAMS)?;
@@ -150,9 +158,8 @@ fn after_a_gated_step_training_goes_on(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn a_learner_that_is_off_is_left_alone(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let world = World::new(&lab, Sizes::MINIATURE, Precision::Bf16)?;
+fn a_learner_that_is_off_is_left_alone(lab: &Lab) -> Outcome {
+    let world = World::new(lab, Sizes::MINIATURE, Precision::Bf16)?;
     let before = world.learned()?;
     let mut step = Step::default();
     step.head_losses[learner::IQN - 1] = f32::NAN;
@@ -168,9 +175,8 @@ fn a_learner_that_is_off_is_left_alone(device: &Device) -> Outcome {
 
 /// A norm's square is (h + 32) roundings off, its root half of that and one more; the scale divides once. The powers of beta are
 /// exact next to f32, so a correction is one rounding off.
-fn scalars_follow_their_equations(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let world = World::new(&lab, Sizes::TINY, Precision::Bf16)?;
+fn scalars_follow_their_equations(lab: &Lab) -> Outcome {
+    let world = World::new(lab, Sizes::TINY, Precision::Bf16)?;
     let rounding = 2f64.powi(-24);
     for t in [1, 2, 7, 1000, 100_000, i32::MAX] {
         let gradient = world.gradient(&mut Numbers::new(t as u64), if t % 2 == 0 { 0.01 } else { 3.0 });
@@ -200,9 +206,8 @@ fn scalars_follow_their_equations(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn the_clip_adapts_once_it_has_a_sample(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let world = World::new(&lab, Sizes::MINIATURE, Precision::Bf16)?;
+fn the_clip_adapts_once_it_has_a_sample(lab: &Lab) -> Outcome {
+    let world = World::new(lab, Sizes::MINIATURE, Precision::Bf16)?;
     let gradient = world.gradient(&mut Numbers::new(5), 30.0);
     // (seeded, clip_ema, switch) and the clip that theta's scale shows.
     for (seeded, ema, adaptive_clip, clip) in [

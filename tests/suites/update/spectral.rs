@@ -3,7 +3,6 @@
 use gpu_kernels::philox::philox_shape;
 use gpu_kernels::spectral::{N_START_ITERATIONS, spectral_start};
 use half::bf16;
-use host::device::Device;
 use host::error::DeviceError;
 use onegraph_tests::lab::{Lab, Tolerance, bits};
 use onegraph_tests::{Case, Outcome, case};
@@ -17,12 +16,24 @@ use crate::world::POISON;
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("spectral::an_iteration_follows_the_reference", an_iteration_follows_the_reference),
-        case("spectral::operands_are_the_scaled_weights_and_nothing_else", operands_are_the_scaled_weights),
-        case("spectral::start_vectors_follow_the_reference", start_vectors_follow_the_reference),
-        case("spectral::off_it_leaves_the_weights_unscaled", off_it_leaves_the_weights_unscaled),
-        case("spectral::weights_at_the_ends_of_the_numbers", weights_at_the_ends_of_the_numbers),
-        case("spectral::the_same_weights_give_the_same_bits", the_same_weights_give_the_same_bits),
+        case("spectral::an_iteration_follows_the_reference", |device| {
+            Lab::on_all_lanes(device, an_iteration_follows_the_reference)
+        }),
+        case("spectral::operands_are_the_scaled_weights_and_nothing_else", |device| {
+            Lab::on_all_lanes(device, operands_are_the_scaled_weights)
+        }),
+        case("spectral::start_vectors_follow_the_reference", |device| {
+            Lab::on_all_lanes(device, start_vectors_follow_the_reference)
+        }),
+        case("spectral::off_it_leaves_the_weights_unscaled", |device| {
+            Lab::on_all_lanes(device, off_it_leaves_the_weights_unscaled)
+        }),
+        case("spectral::weights_at_the_ends_of_the_numbers", |device| {
+            Lab::on_all_lanes(device, weights_at_the_ends_of_the_numbers)
+        }),
+        case("spectral::the_same_weights_give_the_same_bits", |device| {
+            Lab::on_all_lanes(device, the_same_weights_give_the_same_bits)
+        }),
     ]
 }
 
@@ -50,11 +61,10 @@ fn check_vector(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
     Tolerance { absolute: bound, relative: 0.0 }.check(what, &[norm(&difference) as f32], &[0.0])
 }
 
-fn an_iteration_follows_the_reference(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn an_iteration_follows_the_reference(lab: &Lab) -> Outcome {
     let preset = [(512, 200), (512, 512), (512, 512), (512, 512), (512, 512)];
     for (shapes, sigma) in [(&SHAPES[..], 10.0), (&SHAPES[..], 0.5), (&preset[..], 20.0)] {
-        let world = World::new(&lab, shapes, sigma, Precision::Bf16)?;
+        let world = World::new(lab, shapes, sigma, Precision::Bf16)?;
         let before: Vec<f64> = world.u.read()?.iter().map(|u| f64::from(*u)).collect();
         world.iterate()?;
         let (after, scales) = (world.u.read()?, world.scales.read()?);
@@ -73,10 +83,9 @@ fn an_iteration_follows_the_reference(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn operands_are_the_scaled_weights(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn operands_are_the_scaled_weights(lab: &Lab) -> Outcome {
     for precision in [Precision::Bf16, Precision::F32] {
-        let world = World::new(&lab, &SHAPES, 10.0, precision)?;
+        let world = World::new(lab, &SHAPES, 10.0, precision)?;
         world.iterate()?;
         let scales = world.scales.read()?;
         for network in 0..2 {
@@ -102,9 +111,8 @@ fn words(value: f32) -> [u16; 2] {
 
 /// The gap between the first two norms is wide, so an iteration's error shrinks in the next ones: the bound is that of an iteration
 /// at the end, twice.
-fn start_vectors_follow_the_reference(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let world = World::new(&lab, &SHAPES, 2.0, Precision::Bf16)?;
+fn start_vectors_follow_the_reference(lab: &Lab) -> Outcome {
+    let world = World::new(lab, &SHAPES, 2.0, Precision::Bf16)?;
     let seed = 0x1234_5678_9abc_def0u64;
     lab.run(
         philox_shape(world.u.len()),
@@ -135,9 +143,8 @@ fn start_vectors_follow_the_reference(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn off_it_leaves_the_weights_unscaled(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let mut world = World::new(&lab, &SHAPES, 10.0, Precision::F32)?;
+fn off_it_leaves_the_weights_unscaled(lab: &Lab) -> Outcome {
+    let mut world = World::new(lab, &SHAPES, 10.0, Precision::F32)?;
     world.enabled = 0;
     let before = bits(&world.u.read()?);
     world.iterate()?;
@@ -153,10 +160,9 @@ fn off_it_leaves_the_weights_unscaled(device: &Device) -> Outcome {
 }
 
 /// Zero weights have sigma 0 and leave u zero; weights past the numbers leave u as it was, and scale 1. Neither touches the others.
-fn weights_at_the_ends_of_the_numbers(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn weights_at_the_ends_of_the_numbers(lab: &Lab) -> Outcome {
     for (value, spoilt) in [(0.0, false), (f32::NAN, true), (f32::INFINITY, true), (3e38, true)] {
-        let mut world = World::new(&lab, &SHAPES, 10.0, Precision::Bf16)?;
+        let mut world = World::new(lab, &SHAPES, 10.0, Precision::Bf16)?;
         let before = world.u.read()?;
         world.iterate()?;
         let (usual, usual_scales) = (world.u.read()?, world.scales.read()?);
@@ -178,10 +184,9 @@ fn weights_at_the_ends_of_the_numbers(device: &Device) -> Outcome {
     Ok(())
 }
 
-fn the_same_weights_give_the_same_bits(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
+fn the_same_weights_give_the_same_bits(lab: &Lab) -> Outcome {
     let run = || -> Result<_, DeviceError> {
-        let world = World::new(&lab, &SHAPES, 10.0, Precision::Bf16)?;
+        let world = World::new(lab, &SHAPES, 10.0, Precision::Bf16)?;
         for _ in 0..3 {
             world.iterate()?;
         }

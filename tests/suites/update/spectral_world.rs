@@ -104,9 +104,9 @@ impl<'a> World<'a> {
             self.precision,
         );
         self.lab.run_all(vec![
-            (spectral_slabs_shape(&sizes), columns),
-            (spectral_slabs_shape(&sizes), rows),
-            (spectral_scale_shape(&sizes), scale),
+            (spectral_slabs_shape(&sizes, self.lab.lanes()), columns),
+            (spectral_slabs_shape(&sizes, self.lab.lanes()), rows),
+            (spectral_scale_shape(&sizes, self.lab.lanes()), scale),
         ])
     }
 

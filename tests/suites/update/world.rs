@@ -107,7 +107,7 @@ impl<'a> World<'a> {
         let (gradient, ranges) = (self.lab.upload(gradient)?, self.lab.upload(&self.ranges)?);
         let partials = self.lab.zeroed::<GradientNorm>(n_partial_norms(&self.ranges))?;
         let launch = gradient_norm::launch(gradient.view(), ranges.view(), partials.view_mut());
-        self.lab.run(gradient_norm_shape(&self.ranges), launch)?;
+        self.lab.run(gradient_norm_shape(&self.ranges, self.lab.lanes()), launch)?;
         let (totals, losses) = (self.lab.upload(&[step.totals])?, self.lab.upload(&step.head_losses)?);
         let scalars = self.lab.upload(&[step.scalars])?;
         let launch = gate_step::launch(
@@ -124,7 +124,7 @@ impl<'a> World<'a> {
             self.flags.view_mut(),
             params,
         );
-        self.lab.run(gate_step_shape(), launch)?;
+        self.lab.run(gate_step_shape(self.lab.lanes()), launch)?;
         self.sweep(&gradient)
     }
 
@@ -144,7 +144,7 @@ impl<'a> World<'a> {
             self.flags.view_mut(),
             self.precision,
         );
-        self.lab.run(adamw_shape(self.params.len()), launch)
+        self.lab.run(adamw_shape(self.params.len(), self.lab.lanes()), launch)
     }
 
     /// Bits of parameters, both moments, target, and both operands: all that an update may change.
