@@ -56,8 +56,8 @@ pub fn temporal_backward(
         }
         // Its barriers also stand between the zeros above and their sums.
         forward::make(&p, &made, &operands, &rows, stride, tile, team, |at, x| {
-            for (l, x) in x.into_iter().enumerate() {
-                back.x.set(at + l, x);
+            for l in 0..LANES {
+                back.x.set(at + l, x[l]);
             }
         });
         let add = |at: usize, value: f32| part.set(at, part.get(at) + value);
@@ -175,11 +175,17 @@ fn project_in(
                 sums[EACH_ROWS - 1][j] += of_z[j];
             }
         }
-        for (i, row_sums) in sums.iter().enumerate() {
+        let put = |i: usize, sums: &[f32; WIDE]| {
             let at = (bar + i) * WIDTH + column;
-            store(&unrounded, at, row_sums);
-            store(&rounded, at, &row_sums.map(|sum| operand::rounded(sum, p.precision)));
-        }
+            store(&unrounded, at, sums);
+            store(&rounded, at, &sums.map(|sum| operand::rounded(sum, p.precision)));
+        };
+        // Written out: as a loop it would keep the sums in local memory.
+        let [first, second, third, fourth] = &sums;
+        put(0, first);
+        put(1, second);
+        put(2, third);
+        put(3, fourth);
     }
     let weights = |first: usize, n: usize| {
         let first = offset::IN_PROJ + first * WIDTH;

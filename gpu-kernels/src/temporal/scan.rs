@@ -22,10 +22,8 @@ pub(super) fn softplus(x: f32) -> f32 {
     let e = fast::exp(-x.abs());
     let r = e * fast::rcp(2.0 + e);
     let square = r * r;
-    let mut sum = 0.0;
-    for odd in [15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
-        sum = sum * square + 1.0 / odd;
-    }
+    let last = 1.0 / 9.0 + square * (1.0 / 11.0 + square * (1.0 / 13.0 + square * (1.0 / 15.0)));
+    let sum = 1.0 + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * last)));
     x.max(0.0) + 2.0 * r * sum
 }
 
@@ -46,8 +44,8 @@ impl Filter {
     #[inline(always)]
     pub fn apply(&self, inputs: [f32; TAPS]) -> f32 {
         let mut sum = self.bias;
-        for (tap, input) in self.taps.iter().zip(inputs) {
-            sum += tap * input;
+        for tap in 0..TAPS {
+            sum += self.taps[tap] * inputs[tap];
         }
         sum
     }

@@ -118,7 +118,7 @@ pub(super) fn heads(back: &Back, tile: Tile, team: Team, mut add: impl FnMut(usi
             1 => (0..tile.n_bars()).for_each(|bar| sum += back.da_log.get(bar * N_HEADS + head)),
             _ => (0..tile.n_rows).for_each(|row| sum += back.g.get(tile.last(row) * N_HEADS + head)),
         }
-        add([offset::DT_BIAS, offset::A_LOG, offset::D][which] + head, sum);
+        add(offset::of_head(which) + head, sum);
     }
 }
 
