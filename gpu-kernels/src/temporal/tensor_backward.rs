@@ -60,11 +60,7 @@ pub fn temporal_backward_tensor(
         shared.embed(&p, tile);
         shared.project_in(&made, tile);
         scan::mix(&p, &made, tile, Team::new());
-        scan::scan(&p, &made, tile, Team::new(), |index, x| {
-            for l in 0..scan::LANES {
-                back.x.set(index + l, x[l]);
-            }
-        });
+        scan::scan(&p, &made, tile, Team::new(), |index, x| back.x.set(index, x));
         shared.operands.norm(&p, &made, tile);
 
         shared.project_out(&mut sums);
@@ -79,10 +75,9 @@ pub fn temporal_backward_tensor(
         shared.clear_outside(tile);
         let team = Team::new();
         let (walk, channel) = (team.thread / CHANNELS, team.thread % CHANNELS);
-        let walks = scan::LANES * channel < CHANNELS && walk < N_WALKS;
-        let pieces = channel..channel + usize::from(walks);
+        let channels = channel..channel + usize::from(walk < N_WALKS);
         let rows_of_walk = (walk..tile.n_rows).step_by(N_WALKS);
-        scan_backward::convolution(&p, &made, &back, tile, pieces, rows_of_walk, put, |channel, gradient| {
+        scan_backward::convolution(&p, &made, &back, tile, channels, rows_of_walk, put, |channel, gradient| {
             put_filter(&back.x, walk, channel, gradient);
         });
         // The gradient by in_proj's outputs is complete, and the walks' sums are.
