@@ -19,10 +19,10 @@ pub const fn temporal_backward_shape(n_rows: usize, window: usize, n_threads: u3
 
 /// Each block's gradients of the parameters, over its rows, by the gradient of the output.
 ///
-/// Shapes: rows, weights and parameters as [`temporal_forward()`](super::temporal_forward); doutput `[R, doutput_stride]`, of which
+/// Shapes: rows, weights and parameters as [`temporal_forward()`](super::temporal_forward()); doutput `[R, doutput_stride]`, of which
 /// 64 columns from `doutput_first` on are the gradient; parts
 /// `[`[`temporal_n_parts`]`, `[`N_PARAMETERS`]`]`, overwritten. Launch:
-/// [`temporal_backward_shape`]; [`temporal_gradient()`](super::temporal_gradient) adds the parts.
+/// [`temporal_backward_shape`]; [`temporal_gradient()`](super::temporal_gradient()) adds the parts.
 #[kernel(cooperative, max_threads = 256)]
 pub fn temporal_backward(
     rows: GlobalSlice<f32>,

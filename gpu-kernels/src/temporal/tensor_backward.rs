@@ -28,7 +28,7 @@ pub const fn temporal_backward_tensor_shape(n_rows: usize, window: usize) -> Lau
     LaunchShape::linear(n_blocks, N_THREADS).with_shared(Shared::END)
 }
 
-/// [`temporal_backward()`](super::temporal_backward) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
+/// [`temporal_backward()`](super::temporal_backward()) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
 ///
 /// Shapes: as there. Launch: [`temporal_backward_tensor_shape`].
 #[kernel(cooperative, max_threads = 512, min_blocks = 1)]

@@ -27,7 +27,7 @@ pub const fn temporal_forward_tensor_shape(n_rows: usize, window: usize) -> Laun
     LaunchShape::linear(n_blocks(n_rows, window, 264) as u32, N_THREADS).with_shared(Weights::END)
 }
 
-/// [`temporal_forward()`](super::temporal_forward) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
+/// [`temporal_forward()`](super::temporal_forward()) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
 ///
 /// Shapes: as there. Launch: [`temporal_forward_tensor_shape`].
 #[kernel(cooperative, max_threads = 256, min_blocks = 2)]
