@@ -114,18 +114,23 @@ mod sse {
 
     #[inline(always)]
     pub fn new(lanes: [f32; 4]) -> Vector {
-        bytemuck::cast(lanes)
+        // SAFETY: the same 16 bytes. `bytemuck`'s cast is a call unless everything is optimised.
+        unsafe { core::mem::transmute(lanes) }
     }
 
     #[inline(always)]
     pub fn widened(bits: [u16; 4]) -> Vector {
-        // SAFETY: every x86-64 has SSE2.
-        unsafe { _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_cvtsi64_si128(bytemuck::cast(bits)))) }
+        // SAFETY: every x86-64 has SSE2; four bf16 are 8 bytes.
+        unsafe {
+            let bits = _mm_cvtsi64_si128(core::mem::transmute::<[u16; 4], i64>(bits));
+            _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), bits))
+        }
     }
 
     #[inline(always)]
     pub fn lanes(vector: Vector) -> [f32; 4] {
-        bytemuck::cast(vector)
+        // SAFETY: as above.
+        unsafe { core::mem::transmute(vector) }
     }
 
     #[inline(always)]

@@ -16,8 +16,14 @@
 //!
 //! **What is kept for the backward pass: nothing.** It makes everything again from the rows. At R = 8,192, T = 16 the values that
 //! would be kept, in_proj's outputs and the embeddings in f32, are 120 MB, written once and read once, 56 us at 4.3 TB/s; making
-//! them again costs 3.0 GFLOP and 12.6 MB of rows. Forward: 3.3 GFLOP (0.4 MFLOP a row) and 14.7 MB; backward: 9.6 GFLOP, 12.6 MB and
-//! the partial gradients.
+//! them again costs 3.3 GFLOP and 12.6 MB of rows. Forward: 3.4 GFLOP (0.42 MFLOP a row) and 14.7 MB; backward: 9.7 GFLOP, 14.7 MB
+//! and the partial gradients, 132 of 119 KB.
+//!
+//! | kernels | operands | for |
+//! |---|---|---|
+//! | [`temporal_forward()`], [`temporal_backward()`] | bf16 or f32, by multiply-adds | the CPU with one thread a block; f32 on a GPU, 256 threads |
+//! | [`temporal_forward_tensor()`], [`temporal_backward_tensor()`] | bf16, by `mma.sync` | a GPU |
+//! | [`temporal_gradient()`] | - | after either backward |
 //!
 //! **Order of sums.** A block takes tiles of at most 64 bars, whole rows, tile b, b + n, b + 2 n, ... of n blocks, and keeps gradients of
 //! its own; [`temporal_gradient()`] adds those in the order of the blocks. The number of blocks depends on R, T and the threads a
@@ -72,7 +78,8 @@ const SCANNED: usize = CHANNELS + N_HEADS;
 /// Added to the mean square.
 const RMS_EPSILON: f32 = 1e-5;
 
-/// Blocks that leave gradients of their own, for `n_rows` rows of `window` bars.
+/// Blocks that leave gradients of their own, for `n_rows` rows of `window` bars: the parts of [`temporal_backward()`] in blocks of
+/// `n_threads`, or with 512 those of [`temporal_backward_tensor()`].
 pub const fn temporal_n_parts(n_rows: usize, window: usize, n_threads: u32) -> usize {
     // One block a multiprocessor of an H200. On the CPU few, since each block's gradients are added once more.
     n_blocks(n_rows, window, if n_threads == 1 { 8 } else { 132 })

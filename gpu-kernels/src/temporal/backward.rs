@@ -6,7 +6,6 @@ use shared_types::Precision;
 use super::forward::{self, Operands};
 use super::parameters::{N_PARAMETERS, Parameters, offset};
 use super::product::{EACH_ROWS, Rows, WIDE, nn, tn};
-use super::scan::LANES;
 use super::tile::{Back, Made, Taker, Team, Tile, tiles};
 use super::{
     BARS, CHANNELS, INNER, N_FEATURES, PROJECTED, ROWS, SCANNED, TAPS, WIDTH, scan_backward, temporal_n_parts,
@@ -55,11 +54,7 @@ pub fn temporal_backward(
             gradients.doutput.set(index, operand::rounded(d, precision));
         }
         // Its barriers also stand between the zeros above and their sums.
-        forward::make(&p, &made, &operands, &rows, stride, tile, team, |at, x| {
-            for (l, x) in x.into_iter().enumerate() {
-                back.x.set(at + l, x);
-            }
-        });
+        forward::make(&p, &made, &operands, &rows, stride, tile, team, |at, x| back.x.set(at, x));
         let add = |at: usize, value: f32| part.set(at, part.get(at) + value);
         let put = |bar: usize, column: usize, value: f32| {
             gradients.dprojected.set(bar * SCANNED + column, operand::rounded(value, precision));
@@ -71,8 +66,8 @@ pub fn temporal_backward(
         scan_backward::gate(&p, &made, &back, &gradients.dnormed, tile, team, put_dz, add);
         scan_backward::scan(&p, &made, &back, tile, team, put);
         scan_backward::heads(&back, tile, team, add);
-        let pieces = team.each(CHANNELS / LANES);
-        scan_backward::convolution(&p, &made, &back, tile, pieces, 0..tile.n_rows, put, |channel, gradient| {
+        let channels = team.each(CHANNELS);
+        scan_backward::convolution(&p, &made, &back, tile, channels, 0..tile.n_rows, put, |channel, gradient| {
             for tap in 0..TAPS {
                 add(offset::CONV + channel * TAPS + tap, gradient.taps[tap]);
             }
@@ -175,11 +170,17 @@ fn project_in(
                 sums[EACH_ROWS - 1][j] += of_z[j];
             }
         }
-        for (i, row_sums) in sums.iter().enumerate() {
+        let put = |i: usize, sums: &[f32; WIDE]| {
             let at = (bar + i) * WIDTH + column;
-            store(&unrounded, at, row_sums);
-            store(&rounded, at, &row_sums.map(|sum| operand::rounded(sum, p.precision)));
-        }
+            store(&unrounded, at, sums);
+            store(&rounded, at, &sums.map(|sum| operand::rounded(sum, p.precision)));
+        };
+        // Written out: as a loop it would keep the sums in local memory.
+        let [first, second, third, fourth] = &sums;
+        put(0, first);
+        put(1, second);
+        put(2, third);
+        put(3, fourth);
     }
     let weights = |first: usize, n: usize| {
         let first = offset::IN_PROJ + first * WIDTH;

@@ -80,7 +80,7 @@ pub(super) fn make(
     stride: usize,
     tile: Tile,
     team: Team,
-    keep: impl Fn(usize, [f32; scan::LANES]),
+    keep: impl Fn(usize, f32),
 ) {
     take_bars(p, operands, rows, stride, tile, team);
     embed(p, operands, tile, team);

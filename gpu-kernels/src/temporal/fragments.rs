@@ -4,6 +4,7 @@
 //! the eight rows that one `ldmatrix` reads lie in different banks.
 
 use cuda_std::fast::pack_bf16x2;
+use cuda_std::misc::hidden;
 use cuda_std::prelude::*;
 use cuda_std::{matrix, mma};
 
@@ -20,9 +21,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// The calling thread's. Each stage asks anew: else the addresses of all stages would be kept in registers from tile to tile.
     #[inline(always)]
     pub fn new() -> Self {
-        let thread = thread::thread_idx_x() as usize;
+        let thread = hidden(thread::thread_idx_x()) as usize;
         Self { warp: thread / 32, lane: thread % 32 }
     }
 
@@ -73,10 +75,16 @@ impl Stored {
         team.each(self.pairs.len()).for_each(|pair| self.pairs.set(pair, 0));
     }
 
-    /// Copies four bf16 to (row, column) and on; `column` is a multiple of 4.
+    /// Copies weights of `width` columns, by all threads of the block; zeros up to `n_rows` and `n_columns`. Both numbers of columns
+    /// are multiples of 4.
     #[inline(always)]
-    pub fn set_bits(&self, row: usize, column: usize, bits: [u16; 4]) {
-        self.words.store(row * self.stride + column, bits);
+    pub fn copy(&self, from: &GlobalSlice<u16>, n_rows: usize, width: usize, n_columns: usize, team: Team) {
+        for piece in team.each(n_rows * n_columns / 4) {
+            let (row, column) = (piece * 4 / n_columns, piece * 4 % n_columns);
+            let inside = column < width && row * width < from.len();
+            let words: [u16; 4] = if inside { from.load(row * width + column) } else { [0; 4] };
+            self.words.store(row * self.stride + column, words);
+        }
     }
 
     /// Stores elements (row, column) and (row, column + 1); `column` is even.

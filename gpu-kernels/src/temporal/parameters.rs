@@ -27,6 +27,12 @@ pub mod offset {
     pub const D: usize = next(A_LOG, N_HEADS);
     /// `norm.gain` `[128]`.
     pub const GAIN: usize = next(D, N_HEADS);
+    /// dt_bias, A_log, D: number `which` of the three tensors with a number a head.
+    pub const fn of_head(which: usize) -> usize {
+        const { assert!(A_LOG - DT_BIAS == 64 && D - A_LOG == 64) };
+        DT_BIAS + 64 * which
+    }
+
     /// `out_proj.weight` `[64, 128]`.
     pub const OUT_PROJ: usize = next(GAIN, INNER);
 }

@@ -27,22 +27,29 @@ pub(super) fn nt<const K: usize>(
     let row_words = K * precision.words();
     let w: [_; NT_COLUMNS] =
         core::array::from_fn(|j| w.sub((column + j) * row_words..(column + j) * row_words + row_words));
-    let mut sums = [[Four::ZERO; NT_COLUMNS]; EACH_ROWS];
+    let (mut first, mut second) = ([Four::ZERO; EACH_ROWS], [Four::ZERO; EACH_ROWS]);
     let mut k = 0;
     while k < K {
         let mut left = [Four::ZERO; EACH_ROWS];
         for i in 0..EACH_ROWS {
             left[i] = Four::new(a[i].load(k));
         }
-        for j in 0..NT_COLUMNS {
-            let right = weights(&w[j], k, precision);
-            for i in 0..EACH_ROWS {
-                sums[i][j] = sums[i][j].add_product(left[i], right);
-            }
-        }
+        add_products(&mut first, &left, weights(&w[0], k, precision));
+        add_products(&mut second, &left, weights(&w[1], k, precision));
         k += 4;
     }
-    sums.map(|row| row.map(Four::sum))
+    let mut results = [[0.0; NT_COLUMNS]; EACH_ROWS];
+    for (i, result) in results.iter_mut().enumerate() {
+        *result = [first[i].sum(), second[i].sum()];
+    }
+    results
+}
+
+#[inline(always)]
+fn add_products(sums: &mut [Four; EACH_ROWS], left: &[Four; EACH_ROWS], right: Four) {
+    for (sum, left) in sums.iter_mut().zip(left) {
+        *sum = sum.add_product(*left, right);
+    }
 }
 
 /// sum_k a_i\[k\] W\[first + k, column + j\] over k < `depth`, a multiple of 4, of W `[any, N]`.
@@ -69,7 +76,11 @@ pub(super) fn nn<const M: usize, const N: usize>(
         step::<3, M>(&mut sums, &left, [weights(w, at + 3 * N, precision), weights(w, at + 3 * N + 4, precision)]);
         k += 4;
     }
-    sums.map(|[low, high]| joined(low.lanes(), high.lanes()))
+    let mut results = [[0.0; WIDE]; M];
+    for (result, [low, high]) in results.iter_mut().zip(&sums) {
+        *result = joined(low.lanes(), high.lanes());
+    }
+    results
 }
 
 /// Adds lane L of each of `left` times `right`.

@@ -6,9 +6,6 @@ use super::parameters::{Parameters, offset};
 use super::tile::{Made, Team, Tile};
 use super::{CHANNELS, HEAD_WIDTH, INNER, N_HEADS, SCANNED, STATE, TAPS};
 
-/// Channels beside each other that a thread walks over the bars: on a GPU threads are many, on the CPU vectors are of four.
-pub(super) const LANES: usize = if cfg!(target_os = "cuda") { 1 } else { 4 };
-
 /// 1 / (1 + e^-x).
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
@@ -22,10 +19,8 @@ pub(super) fn softplus(x: f32) -> f32 {
     let e = fast::exp(-x.abs());
     let r = e * fast::rcp(2.0 + e);
     let square = r * r;
-    let mut sum = 0.0;
-    for odd in [15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
-        sum = sum * square + 1.0 / odd;
-    }
+    let last = 1.0 / 9.0 + square * (1.0 / 11.0 + square * (1.0 / 13.0 + square * (1.0 / 15.0)));
+    let sum = 1.0 + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * last)));
     x.max(0.0) + 2.0 * r * sum
 }
 
@@ -46,7 +41,7 @@ impl Filter {
     #[inline(always)]
     pub fn apply(&self, inputs: [f32; TAPS]) -> f32 {
         let mut sum = self.bias;
-        for (tap, input) in self.taps.iter().zip(inputs) {
+        for (tap, input) in self.taps.iter().zip(&inputs) {
             sum += tap * input;
         }
         sum
@@ -121,31 +116,25 @@ pub(super) fn weight(made: &Made, bar: usize, head: usize) -> f32 {
 /// Makes y and the gated y of the last bars; `keep` takes x after SiLU, by its place in
 /// `[bars, 128]`. Ends with a barrier.
 #[inline(always)]
-pub(super) fn scan(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team, keep: impl Fn(usize, [f32; LANES])) {
-    for piece in team.each(tile.n_rows * INNER / LANES) {
-        let (row, channel) = (piece / (INNER / LANES), piece % (INNER / LANES) * LANES);
+pub(super) fn scan(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team, keep: impl Fn(usize, f32)) {
+    for index in team.each(tile.n_rows * INNER) {
+        let (row, channel) = (index / INNER, index % INNER);
         let (head, first) = (channel / HEAD_WIDTH, row * tile.window);
-        let filters: [Filter; LANES] = core::array::from_fn(|l| Filter::of(p, channel + l));
-        let mut window = [[0.0f32; TAPS]; LANES];
-        let (mut y, mut x) = ([0.0f32; LANES], [0.0f32; LANES]);
-        for t in 0..tile.window {
-            let bar = first + t;
-            let w = weight(made, bar, head);
-            for l in 0..LANES {
-                let [_, a, b, c] = window[l];
-                window[l] = [a, b, c, made.raw.get(bar * SCANNED + channel + l)];
-                let convolved = filters[l].apply(window[l]);
-                x[l] = convolved * sigmoid(convolved);
-                y[l] += w * x[l];
-            }
+        let filter = Filter::of(p, channel);
+        let mut window = [0.0f32; TAPS];
+        let (mut y, mut x) = (0.0f32, 0.0f32);
+        for bar in first..first + tile.window {
+            let [_, a, b, c] = window;
+            window = [a, b, c, made.raw.get(bar * SCANNED + channel)];
+            let convolved = filter.apply(window);
+            x = convolved * sigmoid(convolved);
+            y += weight(made, bar, head) * x;
             keep(bar * INNER + channel, x);
         }
-        for l in 0..LANES {
-            let (at, y) = (row * INNER + channel + l, y[l] + p.get(offset::D, head) * x[l]);
-            let z = made.z.get(at);
-            made.y.set(at, y);
-            made.gated.set(at, y * z * sigmoid(z));
-        }
+        y += p.get(offset::D, head) * x;
+        let z = made.z.get(index);
+        made.y.set(index, y);
+        made.gated.set(index, y * z * sigmoid(z));
     }
     // The gated rows are complete.
     thread::sync_threads();

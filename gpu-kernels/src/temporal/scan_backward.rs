@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 
 use super::parameters::{Parameters, offset};
-use super::scan::{Filter, LANES, rate, sigmoid, weight};
+use super::scan::{Filter, rate, sigmoid, weight};
 use super::tile::{Back, Made, Team, Tile};
 use super::{CHANNELS, HEAD_WIDTH, INNER, N_HEADS, SCANNED, STATE, TAPS};
 
@@ -118,12 +118,12 @@ pub(super) fn heads(back: &Back, tile: Tile, team: Team, mut add: impl FnMut(usi
             1 => (0..tile.n_bars()).for_each(|bar| sum += back.da_log.get(bar * N_HEADS + head)),
             _ => (0..tile.n_rows).for_each(|row| sum += back.g.get(tile.last(row) * N_HEADS + head)),
         }
-        add([offset::DT_BIAS, offset::A_LOG, offset::D][which] + head, sum);
+        add(offset::of_head(which) + head, sum);
     }
 }
 
-/// From x, B and C through SiLU and the convolution to in_proj's outputs, which `put` takes as in [`scan`]. `pieces` are the thread's
-/// of 160 / [`LANES`] pieces of channels, `rows` the rows that it walks; `finish` takes a channel's sums over them.
+/// From x, B and C through SiLU and the convolution to in_proj's outputs, which `put` takes as in [`scan`]. `channels` are the
+/// thread's, `rows` those that it walks; `finish` takes a channel's sums over them.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "all by name, and inlined")]
 pub(super) fn convolution(
@@ -131,7 +131,7 @@ pub(super) fn convolution(
     made: &Made,
     back: &Back,
     tile: Tile,
-    pieces: impl Iterator<Item = usize>,
+    channels: impl Iterator<Item = usize>,
     rows: impl Iterator<Item = usize> + Clone,
     put: impl Fn(usize, usize, f32),
     finish: impl Fn(usize, FilterGradient),
@@ -140,42 +140,30 @@ pub(super) fn convolution(
         let (g, left): ([f32; 4], [f32; 4]) = (back.g.load(bar * N_HEADS), made.left.load(bar * N_HEADS));
         (g[0] * left[0] + g[1] * left[1]) + (g[2] * left[2] + g[3] * left[3])
     };
-    for piece in pieces {
-        let channel = piece * LANES;
-        let mut walk = Walk::new(p, channel);
+    for channel in channels {
+        let mut walk = Walk { channel, filter: Filter::of(p, channel), gradient: FilterGradient::default() };
         for row in rows.clone() {
-            let last = tile.last(row);
+            let (first, last) = (row * tile.window, tile.last(row));
             if channel < INNER {
                 let head = channel / HEAD_WIDTH;
-                let dy: [f32; LANES] = core::array::from_fn(|l| made.y.get(row * INNER + channel + l));
-                let skip = p.get(offset::D, head);
-                walk.over(made, row * tile.window, tile.window, &put, |bar| {
-                    let w = weight(made, bar, head) + if bar == last { skip } else { 0.0 };
-                    dy.map(|dy| w * dy)
+                let (dy, skip) = (made.y.get(row * INNER + channel), p.get(offset::D, head));
+                walk.over(made, first, last, &put, |bar| {
+                    (weight(made, bar, head) + if bar == last { skip } else { 0.0 }) * dy
                 });
             } else if channel < INNER + STATE {
-                let n = channel - INNER;
-                let c: [f32; LANES] = core::array::from_fn(|l| made.c.get(row * STATE + n + l));
-                walk.over(made, row * tile.window, tile.window, &put, |bar| {
-                    let ds = ds(bar);
-                    c.map(|c| ds * c)
-                });
+                let c = made.c.get(row * STATE + channel - INNER);
+                walk.over(made, first, last, &put, |bar| ds(bar) * c);
             } else {
                 let n = channel - INNER - STATE;
-                let mut dc = [0.0f32; LANES];
-                walk.over(made, row * tile.window, tile.window, &put, |bar| {
-                    let ds = ds(bar);
-                    for (l, dc) in dc.iter_mut().enumerate() {
-                        *dc += ds * made.b.get(bar * STATE + n + l);
-                    }
+                let mut dc = 0.0;
+                walk.over(made, first, last, &put, |bar| {
+                    dc += ds(bar) * made.b.get(bar * STATE + n);
                     // C counts at the last bar alone.
-                    if bar == last { dc } else { [0.0; LANES] }
+                    if bar == last { dc } else { 0.0 }
                 });
             }
         }
-        for l in 0..LANES {
-            finish(channel + l, walk.gradients[l]);
-        }
+        finish(channel, walk.gradient);
     }
 }
 
@@ -186,59 +174,46 @@ pub(super) struct FilterGradient {
     pub bias: f32,
 }
 
-/// Channels on their way over the bars of rows.
+/// A channel on its way over the bars of rows.
 struct Walk {
     channel: usize,
-    filters: [Filter; LANES],
-    gradients: [FilterGradient; LANES],
+    filter: Filter,
+    gradient: FilterGradient,
 }
 
 impl Walk {
-    #[inline(always)]
-    fn new(p: &Parameters<'_>, channel: usize) -> Self {
-        Self {
-            channel,
-            filters: core::array::from_fn(|l| Filter::of(p, channel + l)),
-            gradients: [FilterGradient::default(); LANES],
-        }
-    }
-
-    /// Over a row's bars, `n_bars` from `first` on; `dactivated` gives the gradient by SiLU's output, bar after bar.
+    /// Over a row's bars, `first` to `last`; `dactivated` gives the gradient by SiLU's output, bar after bar.
     #[inline(always)]
     fn over(
         &mut self,
         made: &Made,
         first: usize,
-        n_bars: usize,
+        last: usize,
         put: &impl Fn(usize, usize, f32),
-        mut dactivated: impl FnMut(usize) -> [f32; LANES],
+        mut dactivated: impl FnMut(usize) -> f32,
     ) {
-        let (mut window, mut pending) = ([[0.0f32; TAPS]; LANES], [[0.0f32; TAPS]; LANES]);
-        // Three bars more than there are bring out the last inputs' gradients.
-        for t in 0..n_bars + TAPS - 1 {
-            if t < n_bars {
-                let bar = first + t;
-                let d = dactivated(bar);
-                for l in 0..LANES {
-                    let [_, a, b, c] = window[l];
-                    window[l] = [a, b, c, made.raw.get(bar * SCANNED + self.channel + l)];
-                    let convolved = self.filters[l].apply(window[l]);
-                    let dconvolved = d[l] * silu_slope(convolved, sigmoid(convolved));
-                    self.gradients[l].bias += dconvolved;
-                    for tap in 0..TAPS {
-                        self.gradients[l].taps[tap] += dconvolved * window[l][tap];
-                        pending[l][tap] += dconvolved * self.filters[l].taps[tap];
-                    }
-                }
+        // Inputs up to the present bar; and what its and the three inputs before have of their gradients.
+        let (mut window, mut pending) = ([0.0f32; TAPS], [0.0f32; TAPS]);
+        for bar in first..=last {
+            let [_, a, b, c] = window;
+            window = [a, b, c, made.raw.get(bar * SCANNED + self.channel)];
+            let convolved = self.filter.apply(window);
+            let dconvolved = dactivated(bar) * silu_slope(convolved, sigmoid(convolved));
+            self.gradient.bias += dconvolved;
+            for tap in 0..TAPS {
+                self.gradient.taps[tap] += dconvolved * window[tap];
+                pending[tap] += dconvolved * self.filter.taps[tap];
             }
             // The input three bars back has met all of its taps.
-            for (l, pending) in pending.iter_mut().enumerate() {
-                let [met, a, b, c] = *pending;
-                if t >= TAPS - 1 {
-                    put(first + t + 1 - TAPS, self.channel + l, met);
-                }
-                *pending = [a, b, c, 0.0];
+            let [done, a, b, c] = pending;
+            if bar >= first + (TAPS - 1) {
+                put(bar - (TAPS - 1), self.channel, done);
             }
+            pending = [a, b, c, 0.0];
         }
+        let [a, b, c, _] = pending;
+        put(last - 2, self.channel, a);
+        put(last - 1, self.channel, b);
+        put(last, self.channel, c);
     }
 }

@@ -31,7 +31,7 @@ pub const fn temporal_backward_tensor_shape(n_rows: usize, window: usize) -> Lau
 /// [`temporal_backward()`](super::temporal_backward()) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
 ///
 /// Shapes: as there. Launch: [`temporal_backward_tensor_shape`].
-#[kernel(cooperative, max_threads = 512)]
+#[kernel(cooperative, max_threads = 512, min_blocks = 1)]
 pub fn temporal_backward_tensor(
     rows: GlobalSlice<f32>,
     embed: GlobalSlice<u16>,
@@ -48,58 +48,57 @@ pub fn temporal_backward_tensor(
     let precision = Precision::Bf16;
     let p = Parameters { embed: &embed, in_proj: &in_proj, out_proj: &out_proj, flat: &parameters, precision };
     let (made, back, shared) = (Made::new(), Back::new(), Shared::new());
-    let (team, at, stride) = (Team::new(), Lane::new(), stride as usize);
+    let stride = stride as usize;
     let mut sums = Sums::default();
-    shared.load_weights(&p, team);
-    shared.doutput.clear(team);
-    shared.dz.clear(team);
-    shared.operands.clear(team);
+    shared.load_weights(&p);
+    shared.doutput.clear(Team::new());
+    shared.dz.clear(Team::new());
+    shared.operands.clear();
     for tile in tiles(rows.len() / stride, window as usize) {
-        shared.take_doutput(&doutput, doutput_stride as usize, doutput_first as usize, tile, team);
-        shared.operands.take_bars(&rows, stride, tile, team);
-        shared.embed(&p, tile, at);
-        shared.project_in(&made, tile, at);
-        scan::mix(&p, &made, tile, team);
-        scan::scan(&p, &made, tile, team, |index, x| {
-            for (l, x) in x.into_iter().enumerate() {
-                back.x.set(index + l, x);
-            }
-        });
-        shared.operands.norm(&p, &made, tile, team, at);
+        shared.take_doutput(&doutput, doutput_stride as usize, doutput_first as usize, tile);
+        shared.operands.take_bars(&rows, stride, tile);
+        shared.embed(&p, tile);
+        shared.project_in(&made, tile);
+        scan::mix(&p, &made, tile, Team::new());
+        scan::scan(&p, &made, tile, Team::new(), |index, x| back.x.set(index, x));
+        shared.operands.norm(&p, &made, tile);
 
-        shared.project_out(&mut sums, at);
+        shared.project_out(&mut sums);
         let put_dz = |row: usize, column: usize, value: f32| shared.dz.set(row, column, value);
         let dgain = &mut sums.gain;
-        scan_backward::gate(&p, &made, &back, &shared.dnormed, tile, team, put_dz, |_, sum| *dgain += sum);
-        shared.z_to_embedding(&made, at);
+        scan_backward::gate(&p, &made, &back, &shared.dnormed, tile, Team::new(), put_dz, |_, sum| *dgain += sum);
+        shared.z_to_embedding(&made);
         let put = |bar: usize, column: usize, value: f32| shared.dprojected.set(bar, column, value);
-        scan_backward::scan(&p, &made, &back, tile, team, put);
+        scan_backward::scan(&p, &made, &back, tile, Team::new(), put);
         let dhead = &mut sums.head;
-        scan_backward::heads(&back, tile, team, |_, sum| *dhead += sum);
-        shared.clear_outside(tile, team);
+        scan_backward::heads(&back, tile, Team::new(), |_, sum| *dhead += sum);
+        shared.clear_outside(tile);
+        let team = Team::new();
         let (walk, channel) = (team.thread / CHANNELS, team.thread % CHANNELS);
-        let walks = scan::LANES * channel < CHANNELS && walk < N_WALKS;
-        let pieces = channel..channel + usize::from(walks);
+        let channels = channel..channel + usize::from(walk < N_WALKS);
         let rows_of_walk = (walk..tile.n_rows).step_by(N_WALKS);
-        scan_backward::convolution(&p, &made, &back, tile, pieces, rows_of_walk, put, |channel, gradient| {
+        scan_backward::convolution(&p, &made, &back, tile, channels, rows_of_walk, put, |channel, gradient| {
             put_filter(&back.x, walk, channel, gradient);
         });
         // The gradient by in_proj's outputs is complete, and the walks' sums are.
         thread::sync_threads();
-        shared.project_in_backward(&made, tile, at, &mut sums);
-        for (filter, index) in sums.filter.iter_mut().zip([team.thread, team.thread + team.n_threads]) {
+        shared.project_in_backward(&made, tile, &mut sums);
+        let team = Team::new();
+        for half in 0..2 {
+            let index = team.thread + half * team.n_threads;
             if index < CHANNELS * (TAPS + 1) {
-                (0..N_WALKS).for_each(|walk| *filter += back.x.get(walk * CHANNELS * (TAPS + 1) + index));
+                let of_walk = |walk: usize| back.x.get(walk * CHANNELS * (TAPS + 1) + index);
+                (0..N_WALKS).for_each(|walk| sums.filter[half] += of_walk(walk));
             }
         }
         // The gradient by the embeddings is complete.
         thread::sync_threads();
-        sums.embed(&shared.dembedded, &shared.operands.bars, tile, at);
+        sums.embed(&shared.dembedded, &shared.operands.bars, tile);
         // The next tile overwrites what the sums have read.
         thread::sync_threads();
     }
     let first = thread::block_idx_x() as usize * N_PARAMETERS;
-    sums.store(&parts.sub(first..first + N_PARAMETERS), &back.x, team, at);
+    sums.store(&parts.sub(first..first + N_PARAMETERS), &back.x);
 }
 
 /// Leaves a walk's sums for a channel: its taps, then its bias.
@@ -161,25 +160,16 @@ impl Shared {
     }
 
     #[inline(always)]
-    fn load_weights(&self, p: &Parameters<'_>, team: Team) {
-        let copy = |to: &Stored, from: &GlobalSlice<u16>, n_columns: usize, n_rows: usize, width: usize| {
-            for piece in team.each(n_rows * width / 4) {
-                let (row, column) = (piece * 4 / width, piece * 4 % width);
-                let words: [u16; 4] = if column < n_columns && row * n_columns < from.len() {
-                    from.load(row * n_columns + column)
-                } else {
-                    [0; 4]
-                };
-                to.set_bits(row, column, words);
-            }
-        };
-        copy(&self.embed, p.embed, N_FEATURES, WIDTH, FEATURES);
-        copy(&self.in_proj, p.in_proj, WIDTH, IN_PROJ_ROWS, WIDTH);
-        copy(&self.out_proj, p.out_proj, INNER, WIDTH, INNER);
+    fn load_weights(&self, p: &Parameters<'_>) {
+        let team = Team::new();
+        self.embed.copy(p.embed, WIDTH, N_FEATURES, FEATURES, team);
+        self.in_proj.copy(p.in_proj, IN_PROJ_ROWS, WIDTH, WIDTH, team);
+        self.out_proj.copy(p.out_proj, WIDTH, INNER, INNER, team);
     }
 
     #[inline(always)]
-    fn take_doutput(&self, doutput: &GlobalSlice<f32>, stride: usize, first: usize, tile: Tile, team: Team) {
+    fn take_doutput(&self, doutput: &GlobalSlice<f32>, stride: usize, first: usize, tile: Tile) {
+        let team = Team::new();
         for index in team.each(ROWS * WIDTH) {
             let (row, column) = (index / WIDTH, index % WIDTH);
             let inside = row < tile.n_rows;
@@ -194,7 +184,8 @@ impl Shared {
 
     /// e = W_e x + b_e: a warp makes 8 columns of half of the bars. Ends with a barrier.
     #[inline(always)]
-    fn embed(&self, p: &Parameters<'_>, tile: Tile, at: Lane) {
+    fn embed(&self, p: &Parameters<'_>, tile: Tile) {
+        let at = Lane::new();
         let column = at.warp % 8 * 8;
         let w: [[u32; 2]; FEATURES / 16] = core::array::from_fn(|step| self.embed.b_single(at, column, 16 * step));
         let bias: [f32; 2] = core::array::from_fn(|i| p.get(offset::EMBED_BIAS, column + at.column() + i));
@@ -213,7 +204,8 @@ impl Shared {
 
     /// x, B, C, dt of every bar and z of the last ones: jobs of 16 columns of 32 bars, or of 16 columns of z. Ends with a barrier.
     #[inline(always)]
-    fn project_in(&self, made: &Made, tile: Tile, at: Lane) {
+    fn project_in(&self, made: &Made, tile: Tile) {
+        let at = Lane::new();
         const HALVES: usize = BARS / 32;
         const N_JOBS: usize = SCANNED_WHOLE / 16 * HALVES + INNER / 16;
         for job in (at.warp..N_JOBS).step_by(N_WARPS) {
@@ -257,14 +249,15 @@ impl Shared {
 
     /// dnormed = dout W_out, a warp 8 columns; dW_out. Ends with a barrier.
     #[inline(always)]
-    fn project_out(&self, sums: &mut Sums, at: Lane) {
+    fn project_out(&self, sums: &mut Sums) {
+        let at = Lane::new();
         let column = 8 * at.warp;
         let mut sum = [0.0f32; 4];
         for k in (0..WIDTH).step_by(16) {
             multiply(self.doutput.a(at, |i| i, k), self.out_proj.b_across_single(at, |i| k + i, column), &mut sum);
         }
         put(&self.dnormed, INNER, at.row(), column + at.column(), sum);
-        sums.out_proj(&self.doutput, &self.operands.normed, at);
+        sums.out_proj(&self.doutput, &self.operands.normed);
         // The gradient by the norm's output is complete.
         thread::sync_threads();
     }
@@ -272,7 +265,8 @@ impl Shared {
     /// dz W_in over `gated`, which has been used: what z adds to the gradient by the last bars' embeddings, f32 `[rows, 64]`. Half of
     /// the warps make 8 columns each.
     #[inline(always)]
-    fn z_to_embedding(&self, made: &Made, at: Lane) {
+    fn z_to_embedding(&self, made: &Made) {
+        let at = Lane::new();
         let column = 8 * at.warp;
         if column < WIDTH {
             let mut sum = [0.0f32; 4];
@@ -285,7 +279,8 @@ impl Shared {
 
     /// Zeros where `dprojected` has no bar or no output.
     #[inline(always)]
-    fn clear_outside(&self, tile: Tile, team: Team) {
+    fn clear_outside(&self, tile: Tile) {
+        let team = Team::new();
         const OUTSIDE: usize = (SCANNED_WHOLE - SCANNED) / 2;
         for index in team.each(BARS * OUTSIDE) {
             self.dprojected.set2(index / OUTSIDE, SCANNED + index % OUTSIDE * 2, 0.0, 0.0);
@@ -298,7 +293,8 @@ impl Shared {
 
     /// de = dprojected W_in, a warp 16 columns of 16 bars, as an operand; dW_in.
     #[inline(always)]
-    fn project_in_backward(&self, made: &Made, tile: Tile, at: Lane, sums: &mut Sums) {
+    fn project_in_backward(&self, made: &Made, tile: Tile, sums: &mut Sums) {
+        let at = Lane::new();
         let (first, column) = (at.warp % 4 * 16, at.warp / 4 * 16);
         let mut de = [[0.0f32; 4]; 2];
         for k in (0..SCANNED_WHOLE).step_by(16) {
@@ -323,6 +319,6 @@ impl Shared {
                 sums.embed_bias[i][1] += de[2 * half + 1];
             }
         }
-        sums.in_proj(&self.dprojected, &self.dz, &self.operands.embedded, tile, at);
+        sums.in_proj(&self.dprojected, &self.dz, &self.operands.embedded, tile);
     }
 }

@@ -1,6 +1,6 @@
 //! The forward pass on the tensor cores: operands bf16.
 //!
-//! A warp keeps its columns of all three weight matrices in registers, as fragments, from tile to tile.
+//! A warp keeps its columns of W_e and W_in in registers, as fragments, from tile to tile; W_out lies in shared memory.
 
 use cuda_std::prelude::*;
 use shared_types::Precision;
@@ -24,7 +24,7 @@ const SCANNED_EACH: usize = N_SCANNED.div_ceil(N_WARPS);
 /// Launch of [`temporal_forward_tensor()`] for `n_rows` rows of `window` bars.
 pub const fn temporal_forward_tensor_shape(n_rows: usize, window: usize) -> LaunchShape {
     // Two blocks a multiprocessor of an H200.
-    LaunchShape::linear(n_blocks(n_rows, window, 264) as u32, N_THREADS).with_shared(Operands::END)
+    LaunchShape::linear(n_blocks(n_rows, window, 264) as u32, N_THREADS).with_shared(Weights::END)
 }
 
 /// [`temporal_forward()`](super::temporal_forward()) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
@@ -43,17 +43,17 @@ pub fn temporal_forward_tensor(
 ) {
     let precision = Precision::Bf16;
     let p = Parameters { embed: &embed, in_proj: &in_proj, out_proj: &out_proj, flat: &parameters, precision };
-    let (made, operands, team, at) = (Made::new(), Operands::new(), Team::new(), Lane::new());
-    let weights = Weights::load(&p, at);
-    operands.clear(team);
+    let (made, operands) = (Made::new(), Operands::new());
+    let weights = Weights::load(&p);
+    operands.clear();
     for tile in tiles(output.len() / WIDTH, window as usize) {
-        operands.take_bars(&rows, stride as usize, tile, team);
-        weights.embed(&operands, tile, at);
-        weights.project_in(&made, &operands, tile, at);
-        scan::mix(&p, &made, tile, team);
-        scan::scan(&p, &made, tile, team, |_, _| ());
-        operands.norm(&p, &made, tile, team, at);
-        weights.project_out(&operands, tile, at, &output);
+        operands.take_bars(&rows, stride as usize, tile);
+        weights.embed(&operands, tile);
+        weights.project_in(&made, &operands, tile);
+        scan::mix(&p, &made, tile, Team::new());
+        scan::scan(&p, &made, tile, Team::new(), |_, _| ());
+        operands.norm(&p, &made, tile);
+        weights.project_out(&operands, tile, &output);
     }
 }
 
@@ -95,17 +95,19 @@ impl Operands {
 
     /// Zeros everywhere: what no tile has written still takes part in products, times zero. Ends with a barrier.
     #[inline(always)]
-    pub fn clear(&self, team: Team) {
-        for stored in [self.bars, self.embedded, self.normed] {
-            stored.clear(team);
-        }
+    pub fn clear(&self) {
+        let team = Team::new();
+        self.bars.clear(team);
+        self.embedded.clear(team);
+        self.normed.clear(team);
         // The first tile's bars come over the zeros.
         thread::sync_threads();
     }
 
     /// Ends with a barrier.
     #[inline(always)]
-    pub fn take_bars(&self, rows: &GlobalSlice<f32>, stride: usize, tile: Tile, team: Team) {
+    pub fn take_bars(&self, rows: &GlobalSlice<f32>, stride: usize, tile: Tile) {
+        let team = Team::new();
         const PIECES: usize = N_FEATURES / 4;
         for piece in team.each(tile.n_bars() * PIECES) {
             let (bar, column) = (piece / PIECES, piece % PIECES * 4);
@@ -121,7 +123,8 @@ impl Operands {
 
     /// RMSNorm of the gated rows, a warp a row. Ends with a barrier.
     #[inline(always)]
-    pub fn norm(&self, p: &Parameters<'_>, made: &Made, tile: Tile, team: Team, at: Lane) {
+    pub fn norm(&self, p: &Parameters<'_>, made: &Made, tile: Tile) {
+        let (team, at) = (Team::new(), Lane::new());
         let column = 4 * at.lane;
         let gain: [f32; 4] = p.flat.load(offset::GAIN + column);
         for row in (at.warp..tile.n_rows).step_by(team.n_threads / 32) {
@@ -145,26 +148,35 @@ struct Weights {
     embed_bias: [f32; 2],
     z: [[[u32; 2]; N_STEPS]; Z_EACH],
     scanned: [[[u32; 2]; N_STEPS]; SCANNED_EACH],
-    out: [[u32; 2]; INNER / 16],
+    /// `[64, 128]`, in shared memory.
+    out: Stored,
 }
 
 impl Weights {
+    /// Where they end in shared memory.
+    const END: u32 = Operands::END + Stored::bytes(WIDTH, INNER);
+
+    /// The block's threads together copy W_out, for whose use a barrier is still needed.
     #[inline(always)]
-    fn load(p: &Parameters<'_>, at: Lane) -> Self {
+    fn load(p: &Parameters<'_>) -> Self {
+        let (team, at) = (Team::new(), Lane::new());
         let column = 8 * at.warp;
+        let out = Stored::take(&mut Taker::from(Operands::END), WIDTH, INNER);
+        out.copy(p.out_proj, WIDTH, INNER, INNER, team);
         let in_proj = |first: usize| core::array::from_fn(|step| weights(p.in_proj, at, first, 16 * step, WIDTH));
         Self {
             embed: core::array::from_fn(|step| weights(p.embed, at, column, 16 * step, N_FEATURES)),
             embed_bias: core::array::from_fn(|i| p.get(offset::EMBED_BIAS, column + at.column() + i)),
             z: core::array::from_fn(|i| in_proj(column + i * INNER / Z_EACH)),
             scanned: core::array::from_fn(|i| in_proj(PROJECTED - SCANNED + 8 * (at.warp + i * N_WARPS))),
-            out: core::array::from_fn(|step| weights(p.out_proj, at, column, 16 * step, INNER)),
+            out,
         }
     }
 
     /// e = W_e x + b_e. Ends with a barrier.
     #[inline(always)]
-    fn embed(&self, operands: &Operands, tile: Tile, at: Lane) {
+    fn embed(&self, operands: &Operands, tile: Tile) {
+        let at = Lane::new();
         let [b0, b1] = self.embed_bias;
         for first in (0..tile.n_bars()).step_by(16) {
             let mut sum = [0.0f32; 4];
@@ -181,7 +193,8 @@ impl Weights {
 
     /// x, B, C, dt of every bar and z of the last ones. Ends with a barrier.
     #[inline(always)]
-    fn project_in(&self, made: &Made, operands: &Operands, tile: Tile, at: Lane) {
+    fn project_in(&self, made: &Made, operands: &Operands, tile: Tile) {
+        let at = Lane::new();
         for first in (0..tile.n_bars()).step_by(16) {
             let bars: [[u32; 4]; N_STEPS] =
                 core::array::from_fn(|step| operands.embedded.a(at, |i| first + i, 16 * step));
@@ -205,16 +218,17 @@ impl Weights {
     }
 
     #[inline(always)]
-    fn project_out(&self, operands: &Operands, tile: Tile, at: Lane, output: &GlobalSliceMut<f32>) {
+    fn project_out(&self, operands: &Operands, tile: Tile, output: &GlobalSliceMut<f32>) {
+        let at = Lane::new();
         let mut sum = [0.0f32; 4];
-        for (step, w) in self.out.iter().enumerate() {
-            multiply(operands.normed.a(at, |i| i, 16 * step), *w, &mut sum);
+        for k in (0..INNER).step_by(16) {
+            multiply(operands.normed.a(at, |i| i, k), self.out.b_single(at, 8 * at.warp, k), &mut sum);
         }
         let column = 8 * at.warp + at.column();
-        for (half, pair) in [[sum[0], sum[1]], [sum[2], sum[3]]].into_iter().enumerate() {
+        for half in 0..2 {
             let row = at.row() + 8 * half;
             if row < tile.n_rows {
-                output.store((tile.first_row + row) * WIDTH + column, pair);
+                output.store((tile.first_row + row) * WIDTH + column, [sum[2 * half], sum[2 * half + 1]]);
             }
         }
     }

@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 
 use super::fragments::{Lane, Stored, multiply};
-use super::parameters::{N_PARAMETERS, offset};
+use super::parameters::offset;
 use super::tensor_backward::SCANNED_WHOLE;
 use super::tile::{Team, Tile};
 use super::{CHANNELS, INNER, N_FEATURES, N_HEADS, PROJECTED, SCANNED, TAPS, WIDTH};
@@ -47,7 +47,8 @@ impl Sums {
 
     /// dW_out += dout^T normed.
     #[inline(always)]
-    pub fn out_proj(&mut self, doutput: &Stored, normed: &Stored, at: Lane) {
+    pub fn out_proj(&mut self, doutput: &Stored, normed: &Stored) {
+        let at = Lane::new();
         let (row, column) = (at.warp % 4 * 16, at.warp / 4 * 32);
         let a = doutput.a_across(at, |k| k, row);
         for pair in 0..2 {
@@ -59,7 +60,8 @@ impl Sums {
 
     /// dW_in += dprojected^T e, that of z over the last bars alone.
     #[inline(always)]
-    pub fn in_proj(&mut self, dprojected: &Stored, dz: &Stored, embedded: &Stored, tile: Tile, at: Lane) {
+    pub fn in_proj(&mut self, dprojected: &Stored, dz: &Stored, embedded: &Stored, tile: Tile) {
+        let at = Lane::new();
         let (across, group) = Self::place(at);
         for first in (0..tile.n_bars()).step_by(16) {
             let [low, high] = embedded.b_across(at, |k| first + k, 16 * across);
@@ -84,7 +86,8 @@ impl Sums {
 
     /// dW_e += de^T x.
     #[inline(always)]
-    pub fn embed(&mut self, dembedded: &Stored, bars: &Stored, tile: Tile, at: Lane) {
+    pub fn embed(&mut self, dembedded: &Stored, bars: &Stored, tile: Tile) {
+        let at = Lane::new();
         let (row, column) = (at.warp % 4 * 16, at.warp / 4 * 8);
         if column < N_FEATURES {
             for first in (0..tile.n_bars()).step_by(16) {
@@ -96,12 +99,13 @@ impl Sums {
 
     /// Stores everything, and zeros in the gaps. `scratch` holds at least 256 f32 that nobody reads any more.
     #[inline(always)]
-    pub fn store(&self, part: &GlobalSliceMut<f32>, scratch: &SharedSlice<f32>, team: Team, at: Lane) {
+    pub fn store(&self, part: &GlobalSliceMut<f32>, scratch: &SharedSlice<f32>) {
+        let (team, at) = (Team::new(), Lane::new());
         let put = |first: usize, n_columns: usize, n_rows: usize, row: usize, column: usize, sum: &[f32; 4]| {
-            for (half, pair) in [[sum[0], sum[1]], [sum[2], sum[3]]].into_iter().enumerate() {
+            for half in 0..2 {
                 let (row, column) = (row + at.row() + 8 * half, column + at.column());
                 if row < n_rows {
-                    part.store(first + row * n_columns + column, pair);
+                    part.store(first + row * n_columns + column, [sum[2 * half], sum[2 * half + 1]]);
                 }
             }
         };
@@ -122,31 +126,26 @@ impl Sums {
         if at.warp / 4 * 8 < N_FEATURES {
             put(offset::EMBED, N_FEATURES, WIDTH, at.warp % 4 * 16, at.warp / 4 * 8, &self.embed);
         }
-        for (filter, index) in self.filter.iter().zip([team.thread, team.thread + team.n_threads]) {
+        for half in 0..2 {
+            let index = team.thread + half * team.n_threads;
             let (channel, which) = (index / (TAPS + 1), index % (TAPS + 1));
             if channel < CHANNELS {
                 let taps = offset::CONV + channel * TAPS + which;
-                part.set(if which < TAPS { taps } else { offset::CONV_BIAS + channel }, *filter);
+                part.set(if which < TAPS { taps } else { offset::CONV_BIAS + channel }, self.filter[half]);
             }
         }
         if team.thread < INNER {
             part.set(offset::GAIN + team.thread, self.gain);
         }
         if team.thread < 3 * N_HEADS {
-            let first = [offset::DT_BIAS, offset::A_LOG, offset::D][team.thread / N_HEADS];
-            part.set(first + team.thread % N_HEADS, self.head);
+            part.set(offset::of_head(team.thread / N_HEADS) + team.thread % N_HEADS, self.head);
         }
         self.store_embed_bias(part, scratch, team, at);
-        let tensors = [
-            (offset::CONV_BIAS + CHANNELS, offset::DT_BIAS),
-            (offset::DT_BIAS + N_HEADS, offset::A_LOG),
-            (offset::A_LOG + N_HEADS, offset::D),
-            (offset::D + N_HEADS, offset::GAIN),
-            (offset::OUT_PROJ + WIDTH * INNER, N_PARAMETERS),
-        ];
-        for (gap, end) in tensors {
-            team.each(end - gap).for_each(|at| part.set(gap + at, 0.0));
-        }
+        let clear = |gap: usize, end: usize| team.each(end - gap).for_each(|at| part.set(gap + at, 0.0));
+        clear(offset::CONV_BIAS + CHANNELS, offset::DT_BIAS);
+        clear(offset::DT_BIAS + N_HEADS, offset::A_LOG);
+        clear(offset::A_LOG + N_HEADS, offset::D);
+        clear(offset::D + N_HEADS, offset::GAIN);
     }
 
     /// Adds the bias's sums over the rows of a fragment, which lie in eight lanes, and over the fragments of four warps.
@@ -154,10 +153,9 @@ impl Sums {
     fn store_embed_bias(&self, part: &GlobalSliceMut<f32>, scratch: &SharedSlice<f32>, team: Team, at: Lane) {
         for (i, pair) in self.embed_bias.iter().enumerate() {
             for (j, sum) in pair.iter().enumerate() {
-                let mut sum = *sum;
-                for distance in [4, 8, 16] {
-                    sum += lanes::across(sum, distance);
-                }
+                let sum = *sum + lanes::across(*sum, 4);
+                let sum = sum + lanes::across(sum, 8);
+                let sum = sum + lanes::across(sum, 16);
                 if at.lane < 4 {
                     scratch.set(at.warp % 4 * WIDTH + at.warp / 4 * 16 + 8 * i + at.column() + j, sum);
                 }

@@ -1,5 +1,6 @@
 //! The rows that a block works on together, its threads, and its shared memory.
 
+use cuda_std::misc::hidden;
 use cuda_std::prelude::*;
 
 use super::{BARS, INNER, N_HEADS, ROWS, SCANNED, STATE};
@@ -12,9 +13,10 @@ pub(super) struct Team {
 }
 
 impl Team {
+    /// The calling thread's. In the kernels of the tensor cores each stage asks anew, as with their lanes.
     #[inline(always)]
     pub fn new() -> Self {
-        Self { thread: thread::thread_idx_x() as usize, n_threads: thread::block_dim_x() as usize }
+        Self { thread: hidden(thread::thread_idx_x()) as usize, n_threads: thread::block_dim_x() as usize }
     }
 
     /// This thread's share of 0..n.

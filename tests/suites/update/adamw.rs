@@ -48,10 +48,11 @@ fn gradient(world: &World, numbers: &mut Numbers, step: usize) -> Vec<f32> {
     gradient
 }
 
-/// The clip scale is off by the norm's (h + 32) / 2 + 2 roundings, under 20 here, or by (k + 35) / 2 + 2 where a thread adds alone,
-/// under 40; m by 3 and v by 6 more a step; the constants 0.1 and 0.001 are a rounding off. A step's direction m c1 / sqrt(v c2) is at most sqrt(t) for these t; an error of m is measured
-/// against the largest gradient so far, the root of v c2 being at least that over sqrt(t). So each step is off by at most
-/// lr (c + 9 t + 10) sqrt(t) 2^-24, c being the clip scale's roundings, plus a rounding of w; tau and lr are f32 on both sides.
+/// The clip scale is off by c roundings: the norm's (h + 32) / 2 + 2, under 20 here, or (k + 35) / 2 + 2 where a thread adds alone,
+/// under 40. m is off by 3 and v by 6 more a step; the constants 0.1 and 0.001 are a rounding off. A step's direction
+/// m c1 / sqrt(v c2) is at most sqrt(t) for these t; an error of m is measured against the largest gradient so far, the root of
+/// v c2 being at least that over sqrt(t). So each step is off by at most lr (c + 9 t + 10) sqrt(t) 2^-24, plus a rounding of w; tau
+/// and lr are f32 on both sides.
 fn steps_follow_the_reference(lab: &Lab) -> Outcome {
     for precision in [Precision::Bf16, Precision::F32] {
         let world = World::new(lab, Sizes::TINY, precision)?;

@@ -1,4 +1,4 @@
-//! Clocks, breakpoints and ending a kernel.
+//! Clocks, breakpoints, ending a kernel, and a value whose origin is hidden.
 
 use crate::target::target;
 
@@ -36,6 +36,20 @@ pub fn profiler_counter(counter: u32) {
         }
         one_of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
     }
+}
+
+/// The value, with its origin hidden from the compiler: what is computed from it is computed where this call stands, and not
+/// moved out of a loop to be kept in registers for all its turns.
+#[inline(always)]
+pub fn hidden(value: u32) -> u32 {
+    target!(gpu {
+        let result: u32;
+        // SAFETY: a move between registers. Not `pure`, so that it stays where it is.
+        unsafe {
+            core::arch::asm!("mov.b32 {}, {};", out(reg32) result, in(reg32) value, options(nomem, nostack, preserves_flags))
+        }
+        result
+    } cpu { value })
 }
 
 /// The multiprocessor's cycle counter (`%clock64`). On the CPU target: nanoseconds since the program's first call.
