@@ -300,7 +300,7 @@ static void copies() {
 static void gathers() {
     size_t source_rows = (size_t)1 << 20;
     float* src = random_floats(source_rows * WIDTH, 1);
-    for (size_t n : {(size_t)BATCH, (size_t)16 * BATCH}) {
+    for (size_t n : {(size_t)BATCH, (size_t)8 * BATCH, (size_t)16 * BATCH}) {
         uint32_t* idx = random_indices(n * SETS, source_rows);
         float* dst = device_array<float>(n * STRIDE * SETS);
         auto to = [&](int i) { return dst + (size_t)i * n * STRIDE; };

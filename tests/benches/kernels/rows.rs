@@ -38,7 +38,7 @@ pub fn copy(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
 pub fn gather(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
     let (n_source, width, stride) = (1usize << 20, 400usize, 448usize);
     let source = timer.random(n_source * width)?;
-    for n_rows in [BATCH, 16 * BATCH] {
+    for n_rows in [BATCH, 8 * BATCH, 16 * BATCH] {
         let indices = timer.upload(&random_indices(n_rows * N_SETS, n_source))?;
         let targets = timer.zeroed::<f32>(n_rows * stride * N_SETS)?;
         let times = timer.time(|set| {
