@@ -9,6 +9,7 @@ use super::train::Setup;
 use super::{Error, Global};
 use crate::files::{WriteError, temporary_folder};
 use crate::market::walk_forward::walk_forward;
+use crate::text::shown_path;
 use crate::train::dump::{Before, write};
 use crate::train::{TrainError, Trainer};
 
@@ -88,6 +89,6 @@ impl Arguments {
             return Ok(());
         }
         let Dumped { file, bytes, tensors, step, .. } = &dumped;
-        output::print(&format!("{}: step {step}, {tensors} tensors, {bytes} bytes\n", file.display()))
+        output::print(&format!("{}: step {step}, {tensors} tensors, {bytes} bytes\n", shown_path(file)))
     }
 }

@@ -11,6 +11,7 @@ use crate::eval::tear_sheet;
 use crate::report;
 use crate::run::plan::{Begun, PlanError, known_deviations, read_files};
 use crate::run::{BarsRecord, CheckpointId, RunError, RunFolder, RunRecord};
+use crate::text::shown_path;
 use crate::train::testing::least_bars;
 use crate::train::{Testing, TrainError};
 
@@ -107,7 +108,7 @@ impl Arguments {
     fn report(&self, out: &Path, folder: &Path, evaluation: &Evaluation) -> Result<(), Error> {
         let mut run = report::run::Run::read(folder)?;
         if let Some(data) = &self.data {
-            run.name = format!("{} on {}", run.name, data.display());
+            run.name = format!("{} on {}", run.name, shown_path(data));
         }
         run.evaluation = Some(evaluation.clone());
         output::write_file(out, &report::html(&run))
@@ -144,14 +145,14 @@ fn notes_on(path: &Path, bars: &BarsRecord, run: &RunRecord) -> Vec<String> {
     let day = |time_ns: i64| format_time(time_ns).chars().take(10).collect::<String>();
     let mut notes = vec![format!(
         "Traded {}, {} to {}, as a whole: scales and bar sigma are those of the run's training part, nothing was fitted.",
-        path.display(),
+        shown_path(path),
         day(bars.first_ns),
         day(bars.last_ns)
     )];
     if bars.interval_ns != trained_on.interval_ns {
         let lengths = [bars, trained_on].map(|bars| length_name(bars.interval_ns));
         let note = format!("Its bars are of {}, and the run was trained on bars of {}.", lengths[0], lengths[1]);
-        tracing::warn!("{}: {note}", path.display());
+        tracing::warn!("{}: {note}", shown_path(path));
         notes.push(note);
     }
     // The simulator's times are of no calendar.
@@ -160,7 +161,7 @@ fn notes_on(path: &Path, bars: &BarsRecord, run: &RunRecord) -> Vec<String> {
         let note = format!(
             "Its times overlap those of the run's own bars ({first} to {last}): what was learned may be of the same bars."
         );
-        tracing::warn!("{}: {note}", path.display());
+        tracing::warn!("{}: {note}", shown_path(path));
         notes.push(note);
     }
     notes
