@@ -26,6 +26,7 @@ pub mod operand;
 pub mod philox;
 pub mod publish;
 pub mod reduce;
+pub mod rescore;
 pub mod scan;
 pub mod seg_tree;
 pub mod spectral;

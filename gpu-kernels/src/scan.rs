@@ -14,7 +14,7 @@ use crate::lanes::{self, N_LANES};
 use crate::philox;
 
 const N_THREADS: u32 = 1024;
-const N_WARPS: usize = N_THREADS as usize / N_LANES;
+pub(crate) const N_WARPS: usize = N_THREADS as usize / N_LANES;
 /// f32 in 16 bytes, the widest access.
 const VECTOR: usize = 4;
 /// Elements of a block.
@@ -191,7 +191,7 @@ fn load_units(priorities: &GlobalSlice<f32>, max_priority: f32) -> [u64; VECTOR]
 
 /// Sum of the values of all threads of this 1,024-thread block before this one, and of all; `warp_sums` is its scratch.
 #[inline(always)]
-fn scan_block(value: u64, warp_sums: SharedSlice<u64>) -> (u64, u64) {
+pub(crate) fn scan_block(value: u64, warp_sums: SharedSlice<u64>) -> (u64, u64) {
     let thread = thread::thread_idx_x() as usize;
     let (warp, lane) = (thread / N_LANES, thread % N_LANES);
     let in_warp = lanes::running_sum(value, lane);

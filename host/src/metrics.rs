@@ -65,7 +65,7 @@ pub struct EpochTimes {
     pub collect_s: f64,
     /// Training steps.
     pub train_s: f64,
-    /// Re-scoring of priorities.
+    /// The boundary's kernels, and re-scoring of priorities.
     pub rescore_s: f64,
     /// Validation.
     pub validate_s: f64,

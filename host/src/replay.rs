@@ -5,7 +5,7 @@ use shared_types::market::{N_BRANCHES, state_dim};
 use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
 
-/// Columns of the ring, all N long; written by `insert_transitions` alone.
+/// Columns of the ring, all N long; written by `insert_transitions` alone, but for `last_scored`.
 pub struct Ring {
     /// States, \[N, state_dim\].
     pub states: Buffer<f32>,
@@ -23,7 +23,7 @@ pub struct Ring {
     pub discount_powers: Buffer<f32>,
     /// ln(equity / start) / (s sqrt(episode_len)) at the next state.
     pub achieved: Buffer<f32>,
-    /// rng_step at which the priority was last worked out.
+    /// rng_step at which the priority was last worked out; written by `per_priority` and re-scoring, too.
     pub last_scored: Buffer<u32>,
 }
 

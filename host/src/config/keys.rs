@@ -208,6 +208,8 @@ keys! {
         alpha: f64 = [0.6; 3], from(0.0, 1.0), "-";
         /// Exponent of the importance weights at a fold's start; it rises to 1.
         beta0: f64 = [0.4; 3], from(0.0, 1.0), "-";
+        /// Transitions, those scored longest ago, whose priorities are worked out anew after each epoch; 0 for none.
+        rescore: u32 = [512, 4_096, 65_536], whole(0, 1 << 27), "transitions";
     }
 
     /// Hindsight experience replay.

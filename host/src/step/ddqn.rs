@@ -3,16 +3,26 @@
 use gpu_kernels::c51::{c51_q, c51_targets, c51_targets_shape};
 use gpu_kernels::lanes::row_shape;
 use gpu_kernels::non_finite::{flag_non_finite, flag_non_finite_shape};
-use shared_types::nan_flags;
+use shared_types::{StepScalars, nan_flags};
 
 use super::StepParts;
+use crate::device::Buffer;
 use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
+    let (memory, lanes) = (parts.memory, parts.device.row_lanes());
+    let mut steps = targets(parts, &parts.agent.scalars);
+    let flag = flag_non_finite::launch(memory.targets.view(), memory.flags.view_mut(), nan_flags::DDQN as u32);
+    steps.push((flag_non_finite_shape(memory.targets.len(), lanes), flag));
+    steps
+}
+
+/// The batch's target distributions, with the online pass of the stochastic depth in `depth`.
+pub(super) fn targets(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec<Step> {
     let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
     let (parameters, bus) = (&agent.parameters, &agent.bus);
     let (n, lanes) = (parts.config.batch, parts.device.row_lanes());
-    let mut steps = memory.online_next.forward(&batch.next_states, &parameters.online, &agent.scalars, bus);
+    let mut steps = memory.online_next.forward(&batch.next_states, &parameters.online, depth, bus);
     let q = c51_q::launch(
         memory.online_next.heads.view(),
         agent.atoms.view(),
@@ -34,7 +44,5 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.targets.view_mut(),
     );
     steps.push((c51_targets_shape(n, lanes), targets));
-    let flag = flag_non_finite::launch(memory.targets.view(), memory.flags.view_mut(), nan_flags::DDQN as u32);
-    steps.push((flag_non_finite_shape(memory.targets.len(), lanes), flag));
     steps
 }

@@ -3,31 +3,17 @@
 use gpu_kernels::c51::{c51_loss, loss_partials, loss_partials_shape, loss_totals, loss_totals_shape};
 use gpu_kernels::lanes::row_shape;
 use gpu_kernels::non_finite::{flag_non_finite, flag_non_finite_shape};
-use shared_types::nan_flags;
+use shared_types::{StepScalars, nan_flags};
 
 use super::StepParts;
+use crate::device::Buffer;
 use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
     let (parameters, pass) = (&agent.parameters, &parts.memory.online);
     let (n, lanes) = (parts.config.batch, parts.device.row_lanes());
-    let alpha_cql = if agent.learners.cql { parts.config.alpha_cql as f32 } else { 0.0 };
-    let mut steps = pass.forward(&batch.states, &parameters.online, &agent.scalars, &agent.bus);
-    let loss = c51_loss::launch(
-        pass.heads.view(),
-        batch.actions.view(),
-        memory.targets.view(),
-        batch.weights.view(),
-        agent.atoms.view(),
-        agent.columns(),
-        alpha_cql,
-        memory.backward.d_heads.view_mut(),
-        memory.row_losses.view_mut(),
-        memory.q.view_mut(),
-        parameters.precision,
-    );
-    steps.push((row_shape(n, lanes), loss));
+    let mut steps = loss(parts, &agent.scalars);
     let partials = loss_partials::launch(
         memory.row_losses.view(),
         memory.q.view(),
@@ -35,10 +21,38 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.loss_partials.view_mut(),
     );
     steps.push((loss_partials_shape(n, lanes), partials));
+    let alpha_cql = alpha_cql(parts);
     let totals = loss_totals::launch(memory.loss_partials.view(), n as u32, alpha_cql, memory.totals.view_mut());
     steps.push((loss_totals_shape(lanes), totals));
     let flag = flag_non_finite::launch(memory.row_losses.view(), memory.flags.view_mut(), nan_flags::FORWARD as u32);
     steps.push((flag_non_finite_shape(memory.row_losses.len(), lanes), flag));
     steps.extend(memory.backward.launches(pass, parameters, &agent.scalars, &agent.spectral.scales));
     steps
+}
+
+/// The online pass on s with the stochastic depth in `depth`, and each row's losses.
+pub(super) fn loss(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec<Step> {
+    let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
+    let (parameters, pass) = (&agent.parameters, &parts.memory.online);
+    let mut steps = pass.forward(&batch.states, &parameters.online, depth, &agent.bus);
+    let loss = c51_loss::launch(
+        pass.heads.view(),
+        batch.actions.view(),
+        memory.targets.view(),
+        batch.weights.view(),
+        agent.atoms.view(),
+        agent.columns(),
+        alpha_cql(parts),
+        memory.backward.d_heads.view_mut(),
+        memory.row_losses.view_mut(),
+        memory.q.view_mut(),
+        parameters.precision,
+    );
+    steps.push((row_shape(parts.config.batch, parts.device.row_lanes()), loss));
+    steps
+}
+
+/// Weight of CQL in the objective.
+fn alpha_cql(parts: &StepParts<'_>) -> f32 {
+    if parts.agent.learners.cql { parts.config.alpha_cql as f32 } else { 0.0 }
 }

@@ -5,6 +5,7 @@
 //! | `counters`, `per_sample`, `spectral`, `ddqn`, `forward`, `adam_grad`, `adam_update`, `maintenance`, `iql_modulate`, `per_priority` | its own |
 //! | `memory`, `chunks` | what they work on |
 //! | `control`, `readback` | what the host tells the step, and is told |
+//! | `rescoring` | what works out stale priorities between epochs |
 
 mod adam_grad;
 mod adam_update;
@@ -19,6 +20,7 @@ mod memory;
 mod per_priority;
 mod per_sample;
 mod readback;
+mod rescoring;
 mod spectral;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 pub use control::ControlPage;
 pub use memory::{Batch, Replay, StepMemory};
 pub use readback::{Pages, Published, ReadbackReader};
+pub use rescoring::Rescoring;
 use shared_types::Schedule;
 
 use crate::agent::Agent;

@@ -160,6 +160,10 @@ impl Run<'_> {
 
         let started = Instant::now();
         trainer.boundary()?;
+        trainer.rescore()?;
+        timed(&mut times.rescore_s, started);
+
+        let started = Instant::now();
         let validation = trainer.trade_segments(SegmentedPart::Validation, &fold.validation)?;
         let n_bars = fold.validation.len().min(fold.train.len());
         let training = fold.train.end - n_bars..fold.train.end;

@@ -24,7 +24,7 @@ use crate::market::series::Series;
 use crate::market::walk_forward::Fold;
 use crate::market::{Runner, Step};
 use crate::metrics::ActionMix;
-use crate::step::{self, ControlPage, Pages, Published, ReadbackReader, Replay, StepMemory, StepParts};
+use crate::step::{self, ControlPage, Pages, Published, ReadbackReader, Replay, Rescoring, StepMemory, StepParts};
 
 /// What is on the device for a run. Graphs come first: they go before what they reach.
 pub struct Trainer {
@@ -36,6 +36,7 @@ pub struct Trainer {
     /// Transitions and priorities.
     pub replay: Replay,
     memory: StepMemory,
+    rescoring: Rescoring,
     reader: ReadbackReader,
     control: ControlPage,
     pages: Arc<Pages>,
@@ -81,6 +82,7 @@ impl Trainer {
             control: ControlPage::new(Arc::clone(&pages)),
             pages,
             no_draws: device.alloc_zeroed(1)?,
+            rescoring: Rescoring::new(device, config)?,
             agent,
             replay,
             memory,
@@ -113,14 +115,18 @@ impl Trainer {
 
     /// The step's children with their launches, for measurements.
     pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
-        step::children(&StepParts {
+        step::children(&self.parts())
+    }
+
+    fn parts(&self) -> StepParts<'_> {
+        StepParts {
             device: &self.device,
             config: &self.config,
             agent: &self.agent,
             replay: &self.replay,
             memory: &self.memory,
             pages: &self.pages,
-        })
+        }
     }
 
     /// The environments' constants on `part`.
@@ -194,6 +200,13 @@ impl Trainer {
         steps.extend([tau, gamma, epsilon].map(|launch| (boundary_shape(), launch)));
         steps.push(agent.update_atoms());
         self.runner().run(steps)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// Works out anew the priorities of the `per.rescore` transitions that were scored longest ago, with the network of now.
+    pub fn rescore(&self) -> Result<(), TrainError> {
+        let n_filled = self.collection.envs.collector.read()?[0].filled;
+        self.runner().run(self.rescoring.launches(&self.parts(), n_filled))?;
         Ok(self.stream.synchronize()?)
     }
 

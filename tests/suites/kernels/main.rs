@@ -8,6 +8,7 @@ mod matmul;
 mod philox;
 mod ptx;
 mod reduce;
+mod rescore;
 mod scan;
 mod seg_tree;
 mod seg_tree_sample;
@@ -22,6 +23,7 @@ fn main() {
         philox::cases(),
         ptx::cases(),
         reduce::cases(),
+        rescore::cases(),
         scan::cases(),
         seg_tree::cases(),
         seg_tree_sample::cases(),
