@@ -140,7 +140,7 @@ fn build_image(
     compiler: &KernelCompiler,
     arch: NvvmArch,
 ) -> Result<Image, CudaBuilderError> {
-    let folder = image_folder(builder, package, arch);
+    let folder = image_folder(builder, package, compiler, arch);
     let raw_folder = folder.join("ptx");
     fs::create_dir_all(&raw_folder).map_err(CudaBuilderError::io(format!("create {}", raw_folder.display())))?;
     // Held until the PTX is read: build scripts of two packages may build the same crate at once.
@@ -271,16 +271,19 @@ fn profile(builder: &CudaBuilder) -> Vec<String> {
 }
 
 /// `target/kernels/sm_80`, with a number behind it when the image's flags are not the usual ones: cargo would otherwise
-/// take the PTX of one set of flags for the other's.
-fn image_folder(builder: &CudaBuilder, package: &Package, arch: NvvmArch) -> PathBuf {
+/// take the PTX of one set of flags for the other's. The same for a compiler that lies inside the package's workspace: cargo then
+/// knows the source of `core` by a path relative to the workspace, takes the `core` of a workspace elsewhere for stale, and two
+/// workspaces that share a folder would build it by turns, minutes each time.
+fn image_folder(builder: &CudaBuilder, package: &Package, compiler: &KernelCompiler, arch: NvvmArch) -> PathBuf {
     let kernels = builder.target_dir.clone().unwrap_or_else(|| {
         crate::target_dir_of_build_script().unwrap_or_else(|| package.target_dir.clone()).join("kernels")
     });
-    let options = |builder: &CudaBuilder| (image_flags(builder, arch), profile(builder));
-    if options(builder) == options(&CudaBuilder::new("")) {
+    let compiler_inside = compiler.rustc.starts_with(&package.workspace_root);
+    let options = |builder: &CudaBuilder, inside: bool| (image_flags(builder, arch), profile(builder), inside);
+    if options(builder, compiler_inside) == options(&CudaBuilder::new(""), false) {
         kernels.join(arch.target_cpu())
     } else {
-        kernels.join(format!("{arch}-{:08x}", short_hash(&options(builder))))
+        kernels.join(format!("{arch}-{:08x}", short_hash(&options(builder, compiler_inside))))
     }
 }
 
@@ -496,8 +499,36 @@ fn run(command: &mut Command) -> Result<Output, CudaBuilderError> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
+    use std::path::Path;
 
-    use super::{belongs_to_outer_build, split_escaped};
+    use super::{Package, belongs_to_outer_build, image_folder, split_escaped};
+    use crate::{CudaBuilder, KernelCompiler, NvvmArch};
+
+    #[test]
+    fn a_compiler_inside_the_workspace_has_folders_of_its_own() {
+        let package = Package {
+            name: "kernels".into(),
+            manifest: "/w/kernels/Cargo.toml".into(),
+            lib_name: "kernels".into(),
+            lib_root: "/w/kernels/src/lib.rs".into(),
+            workspace_root: "/w".into(),
+            target_dir: "/w/target".into(),
+        };
+        let folder = |rustc: &str| {
+            let compiler = KernelCompiler {
+                rustc: rustc.into(),
+                version: "1.95.0".into(),
+                library_dir: None,
+                identity: String::new(),
+            };
+            image_folder(&CudaBuilder::new("/w/kernels"), &package, &compiler, NvvmArch::Compute80)
+        };
+        assert_eq!(folder("/usr/bin/rustc"), Path::new("/w/target/kernels/sm_80"));
+        assert_eq!(folder("/elsewhere/target/kernel-toolchain/usr/bin/rustc"), folder("/usr/bin/rustc"));
+        let inside = folder("/w/target/kernel-toolchain/usr/bin/rustc");
+        assert_ne!(inside, folder("/usr/bin/rustc"));
+        assert_eq!(inside.parent(), Some(Path::new("/w/target/kernels")));
+    }
 
     #[test]
     fn the_outer_builds_variables_do_not_reach_the_nested_cargo() {

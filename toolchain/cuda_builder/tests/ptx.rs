@@ -191,7 +191,8 @@ fn copy_to_puts_the_ptx_there() {
 
 #[test]
 fn a_path_that_holds_no_kernel_crate_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    // Inside the workspace, where a kernel compiler is found, which is looked for first.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let missing = folder.path().join("nowhere");
     let text = refusal(CudaBuilder::new(&missing)).to_string();
     assert_eq!(text, format!("the kernel crate `{}` does not exist", missing.display()));
@@ -203,7 +204,7 @@ fn a_path_that_holds_no_kernel_crate_is_refused() {
     let text = refusal(CudaBuilder::new(folder.path())).to_string();
     assert!(text.ends_with("its Cargo.toml describes a workspace and no package"), "{text}");
 
-    put(&folder.path().join("Cargo.toml"), "[package]\nname = \"program\"\nedition = \"2024\"\n");
+    put(&folder.path().join("Cargo.toml"), "[package]\nname = \"program\"\nedition = \"2024\"\n[workspace]\n");
     fs::create_dir(folder.path().join("src")).unwrap();
     put(&folder.path().join("src/main.rs"), "fn main() {}\n");
     let text = refusal(CudaBuilder::new(folder.path())).to_string();
