@@ -47,9 +47,9 @@ pub(crate) fn build_images(
         return Err(CudaBuilderError::CratePathDoesntExist(path.clone()));
     }
     let path = path.canonicalize().map_err(CudaBuilderError::io(format!("open {}", path.display())))?;
-    // The package first: a wrong path is said to be one on a machine without a kernel compiler, too.
-    let package = Package::read(&path)?;
+    // Before anything that takes time: without a compiler nothing else is worth doing.
     let compiler = KernelCompiler::find(&path)?;
+    let package = Package::read(&path)?;
     let images: Vec<Result<Image, CudaBuilderError>> = thread::scope(|scope| {
         let threads: Vec<_> = architectures
             .iter()
