@@ -71,7 +71,7 @@ fn planted(device: &Device, plant: &str) -> Result<Audit, Failed> {
     let graph = ParentGraph::compose(device, vec![child])?;
     // One launch before: a GPU loads and asks about a kernel at its first.
     stream.launch(&module, shape, launch())?;
-    let (start, mut event, mut spare) = (stream.record()?, None, Some(device.alloc::<u8>(100)?));
+    let (mut events, mut spare) = (vec![stream.record()?], vec![device.alloc::<u8>(100)?]);
     let mut act = || -> Result<(), DeviceError> {
         match plant {
             "copy" => target.read().map(drop),
@@ -79,12 +79,12 @@ fn planted(device: &Device, plant: &str) -> Result<Audit, Failed> {
             "fill" => target.zero(),
             "launch" => stream.launch(&module, shape, launch()),
             "graph" => graph.launch(&stream),
-            "event" => stream.record().map(|recorded| event = Some(recorded)),
+            "event" => stream.record().map(|event| events.push(event)),
             "wait" => stream.synchronize(),
-            "event_wait" => start.since(&start).map(drop),
-            "memory" => device.alloc::<u8>(100).map(|taken| spare = Some(taken)),
+            "event_wait" => events[0].since(&events[0]).map(drop),
+            "memory" => device.alloc::<u8>(100).map(|memory| spare.push(memory)),
             "free" => {
-                spare = None;
+                spare.clear();
                 Ok(())
             }
             _ => Ok(()),

@@ -18,7 +18,7 @@ pub fn cases() -> Vec<Case> {
 /// skipped one is in the third.
 fn a_hundred_skipped_updates_stop_training(device: &Device) -> Outcome {
     let device = &unchecked(device);
-    let config = Config { epochs: 5, steps_per_epoch: 40, reward_scale: f64::NAN, ..config() };
+    let config = Config { epochs: 8, steps_per_epoch: 40, reward_scale: f64::NAN, ..config() };
     let (parent, bars) = (tempfile::tempdir()?, bars(&config));
     let run = folder(&parent.path().join("run"), &config, device)?;
     let error = match try_train(device, &config, &bars, &run) {
