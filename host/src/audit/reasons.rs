@@ -21,6 +21,7 @@ const COLD: &[(Phase, &str, &str)] = &[
     ),
     (Phase::Setup, "host/src/train/collection.rs", "the collection's graphs, once; a launch a bar of the warm-up"),
     (Phase::Setup, "host/src/run/", "free memory is compared with what the run needs"),
+    (Phase::Setup, "host/src/device/matmul.rs", "a table for each matrix product, once"),
     (Phase::Setup, "host/src/device/", "memory, modules and graphs go at the run's end"),
     (Phase::Setup, "", "before the first step and behind the last: the device, the trainer, a fold's start"),
     (Phase::EpochBoundary, "host/src/train/collection.rs", "collection with the weights of now: a graph launch a bar"),
@@ -36,6 +37,12 @@ const COLD: &[(Phase, &str, &str)] = &[
         "host/src/train/",
         "the steps are waited for; regime, schedules and atoms follow; the epoch's metrics are read",
     ),
+    (
+        Phase::EpochBoundary,
+        "host/src/device/matmul.rs",
+        "a table for each matrix product of validation, at the first boundary",
+    ),
+    (Phase::EpochBoundary, "host/src/device/", "memory that validation needs no more goes"),
     (Phase::EpochBoundary, "", "between two epochs"),
     (Phase::Checkpoint, "", "a checkpoint's tensors, one after the other"),
 ];
