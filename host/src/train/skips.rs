@@ -26,7 +26,8 @@ impl Skips {
         let flags = published.readback.nan_flags;
         let gated = [FORWARD, GRADIENT].iter().any(|&stage| flags[stage] & GATED != 0);
         let latest = match self.applied {
-            Some((known, latest)) if known == applied => latest,
+            // A step before that one is of another fold, which counts anew.
+            Some((known, latest)) if known == applied && latest <= step => latest,
             _ => step - u32::from(gated),
         };
         self.applied = Some((applied, latest));
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(after(&[(5, 5, false), (9, 7, true), (11, 7, true)]).in_a_row(), 3, "as far as is certain");
         // The first look of a fold may still meet the fold before.
         assert_eq!(after(&[(200, 150, true), (1, 1, false)]).in_a_row(), 0);
-        assert_eq!(after(&[(200, 0, true), (1, 0, true)]).in_a_row(), 0, "never too many");
+        assert_eq!(after(&[(200, 0, true), (1, 0, true), (2, 0, true)]).in_a_row(), 2, "a fold counts anew");
         let mut head = published(9, 9, false);
         head.readback.nan_flags[nan_flags::AUX] = NAN | GATED;
         let mut skips = after(&[(8, 8, false)]);
