@@ -2,6 +2,7 @@
 //! `Result`, then what is built on it.
 
 pub mod agent;
+pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod data;

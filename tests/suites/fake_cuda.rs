@@ -10,6 +10,8 @@ use std::process::Command;
 use cuda_driver::ledger::{self, Phase};
 use cuda_std::shape::LaunchShape;
 use driver::fake_driver;
+use host::audit::{Audit, Class};
+use host::device::ledger::{Direction, MemoryKind};
 use host::device::{Buffer, Device, DeviceChoice};
 use host::error::DeviceError;
 use host::graph::{ChildGraph, ParentGraph};
@@ -51,6 +53,7 @@ macro_rules! scenarios {
 
 scenarios! {
     i1_a_replay_is_one_driver_call [];
+    calls_between_two_steps_are_violations [];
     i3_each_child_has_a_module_of_its_own [];
     everything_may_be_dropped_in_any_order [];
     case_x_a_failed_capture_leaves_the_device_usable [];
@@ -129,6 +132,53 @@ mod scenario {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert_eq!((lines[0].name, lines[0].phase, lines[0].calls), ("cuGraphLaunch", Phase::Step, 1000));
         assert_has(lines[0].place.as_deref().unwrap_or_default(), &["fake_cuda.rs:"]);
+    }
+
+    /// As the driver's own functions, with what they move and of which memory.
+    pub fn calls_between_two_steps_are_violations() {
+        let device = open();
+        let (a, b) = two_buffers(&device);
+        let (stream, module) = (device.stream().expect("a stream"), device.module(&KERNELS).expect("a module"));
+        let graph = ParentGraph::compose(&device, vec![child(&device, "only", &a, &b, 2).expect("a capture")]);
+        let graph = graph.expect("a graph");
+        let launch = || stream.launch(&module, SHAPE, copy_f32::launch(a.view(), b.view_mut(), 1.0));
+        launch().expect("the kernel is loaded");
+        ledger::enable();
+        {
+            let _hot = ledger::phase(Phase::Step);
+            graph.launch(&stream).expect("a launch");
+            launch().expect("a launch");
+            a.write(&[1.0; 128]).expect("an upload");
+            a.slice(0..32).read().expect("a download");
+            drop(stream.record().expect("an event"));
+            drop(device.pinned::<u64>(8).expect("pinned memory"));
+        }
+        stream.synchronize().expect("a wait behind the steps");
+        ledger::disable();
+        let audit = Audit::of(ledger::snapshot(), 1);
+        let line = |name: &str| {
+            let line = audit.lines.iter().find(|line| line.calls.name == name && line.calls.phase == Phase::Step);
+            let line = line.unwrap_or_else(|| panic!("no {name} in {:?}", audit.lines));
+            assert_eq!(line.class, Class::Violation, "{line:?}");
+            (line.calls.direction, line.calls.memory, line.calls.bytes)
+        };
+        let (up, down) = (Some(Direction::HostToDevice), Some(Direction::DeviceToHost));
+        assert_eq!(line("cuGraphLaunch"), (None, None, 0), "not by the loop of the steps");
+        assert_eq!(line("cuLaunchKernel"), (None, None, 0));
+        assert_eq!(line("cuMemcpyHtoDAsync_v2"), (up, Some(MemoryKind::Pageable), 512));
+        assert_eq!(line("cuMemcpyDtoHAsync_v2"), (down, Some(MemoryKind::Pageable), 128));
+        assert_eq!(line("cuMemHostAlloc"), (None, Some(MemoryKind::Pinned), 64));
+        for name in ["cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuStreamSynchronize", "cuMemFreeHost"] {
+            line(name);
+        }
+        let cold = audit.lines.iter().filter(|line| line.calls.phase == Phase::Setup);
+        assert!(
+            cold.clone().count() >= 1 && cold.clone().all(|line| line.class == Class::ColdPath),
+            "{:?}",
+            audit.lines
+        );
+        assert_eq!((audit.graph_launches, audit.faults().len() as u64 > 9), (0, true), "{:?}", audit.faults());
+        assert_has(&audit.faults().join("\n"), &["0 launches of the step's graph in 1 steps", "fake_cuda.rs:"]);
     }
 
     pub fn i3_each_child_has_a_module_of_its_own() {

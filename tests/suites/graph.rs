@@ -157,7 +157,7 @@ fn i1_a_replay_is_one_driver_call(device: &Device) -> Outcome {
     let backend = device.backend_name();
     let output = std::process::Command::new(std::env::current_exe()?).env(CHILD, backend).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let calls = if backend == "cuda" { "cuGraphLaunch 1000\n" } else { "" };
+    let calls = if backend == "cuda" { "cuGraphLaunch 1000\n" } else { "cpu:cuGraphLaunch 1000\n" };
     assert_eq!(String::from_utf8(output.stdout)?, calls);
     Ok(())
 }

@@ -8,7 +8,10 @@ use super::output::{self, Json};
 use super::train::Setup;
 use super::{Error, Global};
 use crate::market::walk_forward::walk_forward;
+use crate::progress::{Progress, Status, Total};
 use crate::run::plan::PlanError;
+use crate::train::bookkeeping::Bookkeeping;
+use crate::train::skips::Skips;
 use crate::train::{TrainError, Trainer};
 
 /// Steps that are timed as a whole.
@@ -37,10 +40,23 @@ struct Measured {
     device: String,
     /// A whole step, launched back to back.
     step_us: f64,
-    /// The host's part of a step: the launch and a look at the readback.
+    /// The host's part of a step: the launch, a look at the readback, the bookkeeping. On the CPU the launch is the step.
     host_us: f64,
+    /// The parts of it.
+    host: HostParts,
     /// The children, each with the sum of its kernels run by themselves.
     nodes: Vec<Node>,
+}
+
+/// The host's part of a step, as training's loop has it.
+#[derive(Serialize)]
+struct HostParts {
+    /// The launch: one call of the driver.
+    launch_us: f64,
+    /// What the latest finished step told, whole.
+    readback_us: f64,
+    /// What is shown and watched of it.
+    bookkeeping_us: f64,
 }
 
 #[derive(Serialize)]
@@ -66,8 +82,8 @@ impl Arguments {
         let mut trainer = Trainer::new(&plan.device, &plan.config, series)?;
         trainer.begin_fold(&folds[0])?;
         trainer.warm_up()?;
-        let (step_us, host_us) = whole_step(&mut trainer)?;
-        let mut measured = Measured { device: plan.device.info().name, step_us, host_us, nodes: Vec::new() };
+        let (step_us, host_us, host) = whole_step(&mut trainer)?;
+        let mut measured = Measured { device: plan.device.info().name, step_us, host_us, host, nodes: Vec::new() };
         for (name, launches) in trainer.children() {
             if self.node.as_ref().is_some_and(|node| node != name) {
                 continue;
@@ -90,22 +106,35 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Microseconds of a step on the device, and of the host's part.
-fn whole_step(trainer: &mut Trainer) -> Result<(f64, f64), TrainError> {
+/// Microseconds of a step on the device, of the host's part, and of what that is made of.
+fn whole_step(trainer: &mut Trainer) -> Result<(f64, f64, HostParts), TrainError> {
     for _ in 0..5 {
         trainer.step()?;
     }
     trainer.finish_steps()?;
-    let mut host = Vec::with_capacity(N_STEPS);
+    let mut parts: [Vec<f64>; 4] = std::array::from_fn(|_| Vec::with_capacity(N_STEPS));
+    // Progress that is not shown reads the clock as one that is shown does between two ticks.
+    let mut progress = Progress::start(Total { epochs: 1, resumed_at: 0, folds: 1 }, true);
+    let (mut status, mut skips, steps_before) = (Status::default(), Skips::default(), trainer.steps_done());
     let started = Instant::now();
+    let (status, progress, skips) = (&mut status, &mut progress, &mut skips);
+    let mut bookkeeping = Bookkeeping { status, progress, skips, steps_before, started };
+    let mut steps = trainer.step_loop();
     for _ in 0..N_STEPS {
+        let begun = Instant::now();
+        steps.launch()?;
         let launched = Instant::now();
-        trainer.step()?;
-        std::hint::black_box(trainer.published());
-        host.push(launched.elapsed().as_secs_f64() * 1e6);
+        let published = steps.published();
+        let read = Instant::now();
+        let _ = std::hint::black_box(published.map(|published| bookkeeping.see(&published)));
+        let kept = Instant::now();
+        let times = [launched - begun, read - launched, kept - read, kept - begun];
+        parts.iter_mut().zip(times).for_each(|(part, time)| part.push(time.as_secs_f64() * 1e6));
     }
     trainer.finish_steps()?;
-    Ok((started.elapsed().as_secs_f64() * 1e6 / N_STEPS as f64, median(host)))
+    let step_us = started.elapsed().as_secs_f64() * 1e6 / N_STEPS as f64;
+    let [launch_us, readback_us, bookkeeping_us, host_us] = parts.map(median);
+    Ok((step_us, host_us, HostParts { launch_us, readback_us, bookkeeping_us }))
 }
 
 /// A kernel by itself, launched several times over.
@@ -126,11 +155,14 @@ fn kernel(trainer: &Trainer, (shape, launch): crate::market::Step) -> Result<Ker
 
 fn text(measured: &Measured) -> String {
     let mut text = format!(
-        "{}: {:.1} us a step ({:.0} steps a second), {:.2} us of the host's\n",
+        "{}: {:.1} us a step ({:.0} steps a second)\nhost: {:.2} us a step: launch {:.2}, readback {:.2}, bookkeeping {:.2}\n",
         measured.device,
         measured.step_us,
         1e6 / measured.step_us,
-        measured.host_us
+        measured.host_us,
+        measured.host.launch_us,
+        measured.host.readback_us,
+        measured.host.bookkeeping_us,
     );
     for node in &measured.nodes {
         text += &format!("\n{:<34} {:>10.1} us\n", node.name, node.us);

@@ -3,6 +3,7 @@
 //! Results go to standard output or files, logs to standard error. Exit codes: 0 done; 1 the work failed; 2 wrong
 //! arguments, configuration or input.
 
+mod audit;
 mod bench;
 mod data;
 mod doctor;
@@ -55,6 +56,8 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Counts the driver calls of training, by phase and place; exits with 1 if a step made any but its one launch.
+    Audit(audit::Arguments),
     /// Times a training step: as a whole, by child graph, by kernel.
     Bench(bench::Arguments),
     /// Looks into market data files, and simulates markets.
@@ -172,6 +175,7 @@ fn refuse(refusal: &clap::Error) -> ! {
 
 fn run(arguments: &Arguments) -> Result<(), Error> {
     match &arguments.command {
+        Command::Audit(command) => command.run(&arguments.global),
         Command::Bench(command) => command.run(&arguments.global),
         Command::Data(command) => command.run(),
         Command::Doctor(command) => command.run(&arguments.global),

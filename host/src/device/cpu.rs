@@ -4,6 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cuda_driver::ledger;
 use cuda_std::cpu::{Executor, ExecutorOptions, Shadow};
 use cuda_std::launch::{DeviceMemory, Launch, MemoryRange};
 use cuda_std::shape::LaunchShape;
@@ -39,21 +40,36 @@ impl CpuDevice {
     }
 
     /// Memory whose contents a kernel must not read before something wrote it.
+    #[track_caller]
     pub(super) fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
-        let block = HeapBlock::new(bytes)?;
+        ledger::record("cpu:cuMemAlloc_v2", bytes);
+        self.block(bytes, "cpu:cuMemFree_v2")
+    }
+
+    /// What stands for pinned memory: it holds zeroes.
+    #[track_caller]
+    pub(super) fn allocate_pinned(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
+        ledger::record("cpu:cuMemHostAlloc", bytes);
+        let memory = self.block(bytes, "cpu:cuMemFreeHost")?;
+        self.fill_with_zeroes(&memory);
+        Ok(memory)
+    }
+
+    /// A heap block that the ledger sees freed as `free`.
+    fn block(&self, bytes: usize, free: &'static str) -> Result<Arc<DeviceMemory>, DeviceError> {
+        let block = HeapBlock::new(bytes, free)?;
         let shadow = self.check.then(|| Box::new(Shadow::new(bytes)));
         let address = block.start.as_ptr() as u64;
         Ok(Arc::new(DeviceMemory::new(self.id, address, bytes, shadow, Box::new(block))))
     }
 
-    /// Memory that holds zeroes.
-    pub(super) fn allocate_zeroed(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DeviceError> {
-        let memory = self.allocate(bytes)?;
-        self.zero(&memory);
-        Ok(memory)
+    #[track_caller]
+    pub(super) fn zero(&self, memory: &DeviceMemory) {
+        ledger::record("cpu:cuMemsetD8Async", memory.bytes());
+        self.fill_with_zeroes(memory);
     }
 
-    pub(super) fn zero(&self, memory: &DeviceMemory) {
+    fn fill_with_zeroes(&self, memory: &DeviceMemory) {
         let _exclusive = self.exclusive();
         // SAFETY: `memory` is a live heap block of that many bytes, and no launch or copy runs beside this.
         unsafe { std::ptr::write_bytes(memory.address() as *mut u8, 0, memory.bytes()) };
@@ -63,8 +79,10 @@ impl CpuDevice {
     }
 
     /// Copies `bytes`, as many as `target` has, into it.
+    #[track_caller]
     pub(super) fn write(&self, target: &MemoryRange, bytes: &[u8]) {
         assert_eq!(bytes.len(), target.bytes());
+        ledger::record("cpu:cuMemcpyHtoDAsync_v2", bytes.len());
         let _exclusive = self.exclusive();
         // SAFETY: `target` is that many bytes of a live heap block, which no Rust reference covers; no launch or copy
         // runs beside this.
@@ -75,8 +93,10 @@ impl CpuDevice {
     }
 
     /// Copies `source` into `bytes`, as many as it has.
+    #[track_caller]
     pub(super) fn read(&self, source: &MemoryRange, bytes: &mut [u8]) {
         assert_eq!(bytes.len(), source.bytes());
+        ledger::record("cpu:cuMemcpyDtoHAsync_v2", bytes.len());
         let _exclusive = self.exclusive();
         // SAFETY: as in `write`; the block was initialised when it was allocated.
         unsafe { std::ptr::copy_nonoverlapping(source.address() as *const u8, bytes.as_mut_ptr(), bytes.len()) };
@@ -92,6 +112,8 @@ impl CpuDevice {
 struct HeapBlock {
     start: NonNull<u8>,
     layout: Layout,
+    /// What the ledger is told when it goes.
+    free: &'static str,
 }
 
 // SAFETY: the block is owned memory; who accesses it is settled by `CpuDevice`.
@@ -100,7 +122,7 @@ unsafe impl Send for HeapBlock {}
 unsafe impl Sync for HeapBlock {}
 
 impl HeapBlock {
-    fn new(bytes: usize) -> Result<Self, DeviceError> {
+    fn new(bytes: usize, free: &'static str) -> Result<Self, DeviceError> {
         let out_of_memory = || {
             let (free, total) = memory_info();
             DeviceError::OutOfMemory { device: "the CPU".into(), requested: bytes, free, total }
@@ -108,12 +130,13 @@ impl HeapBlock {
         let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
-        Ok(Self { start, layout })
+        Ok(Self { start, layout, free })
     }
 }
 
 impl Drop for HeapBlock {
     fn drop(&mut self) {
+        ledger::record(self.free, 0);
         // SAFETY: allocated in `new` with this layout, and dropped once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }

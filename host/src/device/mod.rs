@@ -21,6 +21,7 @@ use bytemuck::Pod;
 use cuda_std::cpu::ExecutorOptions;
 
 pub use buffer::{Buffer, Part};
+pub use cuda_driver::ledger;
 pub use matmul::{Matmul, Output};
 pub use module::Module;
 pub use pinned::{HostAtomic, Pinned};
@@ -130,7 +131,10 @@ impl Device {
     #[track_caller]
     pub fn memory_info(&self) -> Result<(usize, usize), DeviceError> {
         match &self.backend {
-            Backend::Cpu(_) => Ok(cpu::memory_info()),
+            Backend::Cpu(_) => {
+                ledger::record("cpu:cuMemGetInfo_v2", 0);
+                Ok(cpu::memory_info())
+            }
             Backend::Cuda(cuda) => cuda.memory_info(),
         }
     }
@@ -168,7 +172,7 @@ impl Device {
         let bytes = byte_count::<T>(len)?;
         let (host, memory) = match &self.backend {
             Backend::Cpu(cpu) => {
-                let memory = cpu.allocate_zeroed(bytes)?;
+                let memory = cpu.allocate_pinned(bytes)?;
                 (memory.address() as *mut T, memory)
             }
             Backend::Cuda(cuda) => {
@@ -183,7 +187,10 @@ impl Device {
     #[track_caller]
     pub fn module(&self, images: &Images) -> Result<Module, DeviceError> {
         match &self.backend {
-            Backend::Cpu(cpu) => Ok(Module::cpu(cpu.id(), images)),
+            Backend::Cpu(cpu) => {
+                ledger::record("cpu:cuModuleLoadDataEx", 0);
+                Ok(Module::cpu(cpu.id(), images))
+            }
             Backend::Cuda(cuda) => Ok(Module::cuda(CudaModule::load(cuda.clone(), images)?)),
         }
     }
@@ -192,7 +199,10 @@ impl Device {
     #[track_caller]
     pub fn stream(&self) -> Result<Stream, DeviceError> {
         match &self.backend {
-            Backend::Cpu(cpu) => Ok(Stream::cpu(cpu.clone())),
+            Backend::Cpu(cpu) => {
+                ledger::record("cpu:cuStreamCreate", 0);
+                Ok(Stream::cpu(cpu.clone()))
+            }
             Backend::Cuda(cuda) => Ok(Stream::cuda(CudaStream::new(cuda.clone())?)),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuda_driver::ledger;
 use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
@@ -61,6 +62,7 @@ impl Device {
                 Ok(Recorded::Cuda(CapturedGraph::capture(device, module.clone(), capture)?))
             }
             (Backend::Cpu(device), module::Backend::Cpu(module)) => {
+                ledger::record("cpu:cuStreamBeginCapture_v2", 0);
                 record(Recording::Cpu(device, module)).map(|()| Recorded::Cpu)
             }
             _ => Err(DeviceError::Graph(format!("module `{}` is of another kind of device", module.name()))),
@@ -75,7 +77,10 @@ impl Device {
         dependencies: &[Vec<usize>],
     ) -> Result<Executable, DeviceError> {
         match &self.backend {
-            Backend::Cpu(device) => Ok(Executable::Cpu(device.clone())),
+            Backend::Cpu(device) => {
+                ledger::record("cpu:cuGraphInstantiateWithFlags", 0);
+                Ok(Executable::Cpu(device.clone()))
+            }
             Backend::Cuda(device) => {
                 let graph = |recording| match recording {
                     Recorded::Cuda(graph) => Some(graph),
@@ -122,6 +127,7 @@ impl Executable {
         }
         match (self, &stream.backend) {
             (Self::Cpu(device), stream::Backend::Cpu(_)) => {
+                ledger::record("cpu:cuGraphLaunch", 0);
                 launches.try_for_each(|(shape, launch)| device.run(*shape, launch))
             }
             (Self::Cuda(graph), stream::Backend::Cuda(stream)) => graph.launch(stream),

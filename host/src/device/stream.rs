@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cuda_driver::ledger;
 use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
@@ -63,6 +64,7 @@ impl Stream {
         match (&self.backend, &module.backend) {
             (Backend::Cpu(device), module::Backend::Cpu(module)) => {
                 module.check(launch.info().name)?;
+                ledger::record("cpu:cuLaunchKernel", 0);
                 device.run(shape, launch)
             }
             (Backend::Cuda(stream), module::Backend::Cuda(module)) => stream.launch(module, shape, launch),
@@ -74,7 +76,10 @@ impl Stream {
     #[track_caller]
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         match &self.backend {
-            Backend::Cpu(_) => Ok(()),
+            Backend::Cpu(_) => {
+                ledger::record("cpu:cuStreamSynchronize", 0);
+                Ok(())
+            }
             Backend::Cuda(stream) => stream.synchronize(),
         }
     }
@@ -83,7 +88,10 @@ impl Stream {
     #[track_caller]
     pub fn record(&self) -> Result<Event, DeviceError> {
         let backend = match &self.backend {
-            Backend::Cpu(_) => EventBackend::Cpu(Instant::now()),
+            Backend::Cpu(_) => {
+                ledger::record("cpu:cuEventRecord", 0);
+                EventBackend::Cpu(Instant::now())
+            }
             Backend::Cuda(stream) => EventBackend::Cuda(stream.record()?),
         };
         Ok(Event { backend })
@@ -98,7 +106,10 @@ impl Event {
     #[track_caller]
     pub fn since(&self, start: &Event) -> Result<Duration, DeviceError> {
         match (&self.backend, &start.backend) {
-            (EventBackend::Cpu(end), EventBackend::Cpu(start)) => Ok(end.duration_since(*start)),
+            (EventBackend::Cpu(end), EventBackend::Cpu(start)) => {
+                ledger::record("cpu:cuEventSynchronize", 0);
+                Ok(end.duration_since(*start))
+            }
             (EventBackend::Cuda(end), EventBackend::Cuda(start)) => end.since(start),
             _ => panic!("two events of different kinds of device"),
         }

@@ -40,7 +40,12 @@ pub struct Runner<'a> {
 
 impl Runner<'_> {
     /// Launches the steps, one after the other.
+    #[track_caller]
     pub fn run(&self, steps: impl IntoIterator<Item = Step>) -> Result<(), DeviceError> {
-        steps.into_iter().try_for_each(|(shape, launch)| self.stream.launch(self.module, shape, launch))
+        // A loop, as a closure would be the ledger's place of every launch.
+        for (shape, launch) in steps {
+            self.stream.launch(self.module, shape, launch)?;
+        }
+        Ok(())
     }
 }

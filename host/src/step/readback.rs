@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use bytemuck::Pod;
 use shared_types::{Control, Counters, Isv, Readback};
 
-use crate::device::{Device, Pinned};
+use crate::device::{Device, Pinned, ledger};
 use crate::error::DeviceError;
 
 /// The pinned pages of a step, one element each. `publish` writes the mirrors and the control page's stamps, the host the rest of
@@ -58,6 +58,9 @@ pub struct ReadbackReader {
 /// stopped between the stamps.
 const N_ATTEMPTS: usize = 10_000;
 
+/// What one copy takes: both stamps and three pages.
+const PAGES_BYTES: usize = 2 * size_of::<u32>() + size_of::<Counters>() + size_of::<Isv>() + size_of::<Readback>();
+
 impl ReadbackReader {
     /// A reader of `pages`.
     pub fn new(pages: Arc<Pages>) -> Self {
@@ -66,7 +69,9 @@ impl ReadbackReader {
 
     /// The latest finished step; `None` before the first, and when no copy came out whole, which takes a device that stopped while
     /// it published.
+    #[track_caller]
     pub fn read(&self) -> Option<Published> {
+        ledger::record(ledger::MAPPED_LOAD, PAGES_BYTES);
         for _ in 0..N_ATTEMPTS {
             if let Some(published) = self.attempt() {
                 return (published.step != 0).then_some(published);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::DeviceError;
 use crate::market::rules::RulesError;
 use crate::market::walk_forward::WalkForwardError;
-use crate::run::RunError;
+use crate::run::{CheckpointId, RunError};
 use crate::text::{shown, shown_path};
 
 /// Why training stopped, or did not begin.
@@ -37,6 +37,25 @@ pub enum TrainError {
          `train --resume`, or name a checkpoint"
     )]
     NoCandidate(u32),
+    /// Nothing was learned for many steps in a row.
+    #[error(
+        "{steps} steps in a row up to step {last} of fold {} were skipped, for values that are not finite ({causes}): training \
+         stopped. What was learned up to the last update that was applied is in {}, whole, and `train --resume` goes on from \
+         there; if it stops again, look for such values in the data (`data inspect`), or start anew with a lower `lr`",
+        .id.fold, shown_path(checkpoint)
+    )]
+    Skipped {
+        /// How many.
+        steps: u32,
+        /// The last of them, in its fold.
+        last: u64,
+        /// What was met where.
+        causes: String,
+        /// The epoch that was cut short.
+        id: CheckpointId,
+        /// Its checkpoint.
+        checkpoint: PathBuf,
+    },
     /// The device finished its steps and told nothing.
     #[error(
         "the device finished its steps but published nothing; run it with ONEGRAPH_CHECK=1 on the CPU and report it"
@@ -51,7 +70,7 @@ impl TrainError {
             Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } => true,
             // A disk that is full is not.
             Self::Run(error) => error.bad_input,
-            Self::Device(_) | Self::NoCandidate(_) | Self::NothingPublished => false,
+            Self::Device(_) | Self::NoCandidate(_) | Self::NothingPublished | Self::Skipped { .. } => false,
         }
     }
 }

@@ -3,23 +3,32 @@
 //! | file | holds |
 //! |---|---|
 //! | [`trainer`] | what is on the device, and what can be done with it |
+//! | [`step_loop`] | the hot path: what may be used between two steps |
+//! | [`bookkeeping`] | what the host does with what a step told |
+//! | [`skips`] | when too many updates in a row were skipped |
 //! | [`collection`] | the environments' graph |
 //! | [`tester`] | a checkpoint's agent on a series, for tests |
 //! | [`testing`] | a run's checkpoints tested |
 //! | [`dump`] | every named buffer of a step as a file of tensors |
 //! | [`error`] | what may go wrong |
 
+pub mod bookkeeping;
 pub mod collection;
 pub mod dump;
 pub mod error;
+pub mod skips;
+pub mod step_loop;
 pub mod tester;
 pub mod testing;
 pub mod trainer;
 
 use std::time::Instant;
 
+use bookkeeping::Bookkeeping;
 pub use error::TrainError;
 use shared_types::{BarRecord, isv};
+use skips::Skips;
+pub use step_loop::StepLoop;
 pub use tester::Tester;
 use tester::load_state;
 pub use testing::Testing;
@@ -28,6 +37,7 @@ pub use trainer::{SegmentedPart, Trainer};
 use crate::config::Config;
 use crate::data::Bars;
 use crate::device::Device;
+use crate::device::ledger::{self, Phase};
 use crate::eval::backtest::Validation;
 use crate::eval::evaluation::Evaluation;
 use crate::eval::records::PathRecords;
@@ -75,13 +85,22 @@ fn since(started: Instant) -> f64 {
 impl Run<'_> {
     /// Trains every fold from where the folder's latest checkpoint stands, and tests the best checkpoint of each.
     pub fn train(&self, progress: &mut Progress) -> Result<RunEnd, TrainError> {
+        let Some(log) = self.learn(progress)? else { return Ok(RunEnd::Interrupted) };
+        let testing = self.testing();
+        let folds = 1..=self.config.folds as u32;
+        let best = folds.map(|fold| testing.best_of(fold)).collect::<Result<Vec<_>, _>>()?;
+        Ok(RunEnd::Done(Box::new(testing.on_own_tests(&best, log.epochs())?)))
+    }
+
+    /// Trains every fold from where the folder's latest checkpoint stands; what every epoch told, unless the user stopped it.
+    pub fn learn(&self, progress: &mut Progress) -> Result<Option<MetricsLog>, TrainError> {
         let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
         let mut trainer = Trainer::new(self.device, self.config, self.bars)?;
         let latest = self.folder.latest_checkpoint()?;
         let mut log = self.folder.metrics(latest.as_ref().map(|checkpoint| checkpoint.meta().id))?;
         let seconds_before = latest.as_ref().map_or(0.0, |checkpoint| checkpoint.meta().seconds);
         let started = Instant::now();
-        let (mut resumed, mut checkpoint_s) = (latest, 0.0);
+        let (mut resumed, mut checkpoint_s, mut skips) = (latest, 0.0, Skips::default());
         for (index, fold) in folds.iter().enumerate() {
             let number = index as u32 + 1;
             if resumed.as_ref().is_some_and(|checkpoint| checkpoint.meta().id.fold > number) {
@@ -99,27 +118,32 @@ impl Run<'_> {
             while epoch < self.config.epochs {
                 epoch += 1;
                 let id = CheckpointId { fold: number, epoch };
-                let (mut metrics, status) = self.epoch(&mut trainer, fold, id, &log, progress)?;
+                let (mut metrics, status) = self.epoch(&mut trainer, fold, id, &log, &mut skips, progress)?;
                 let score = metrics.validation.as_ref().filter(|validation| validation.eligible).map(|v| v.sharpe);
                 let seconds = seconds_before + since(started);
                 (metrics.times.checkpoint_s, metrics.seconds) = (checkpoint_s, seconds);
                 // Before the checkpoint: a resumption cuts a line too many, and could not make up for one too few.
                 log.append(metrics)?;
                 let saving = Instant::now();
-                self.keep(&trainer, id, score, seconds)?;
+                self.keep(&trainer, id, score, seconds, skips.too_many())?;
                 checkpoint_s = since(saving);
                 progress.epoch(&status);
+                if skips.too_many() {
+                    return Err(TrainError::Skipped {
+                        steps: skips.in_a_row(),
+                        last: trainer.steps_done(),
+                        causes: skips.causes(),
+                        id,
+                        checkpoint: self.folder.checkpoint_path(id),
+                    });
+                }
                 let is_last = epoch == self.config.epochs && index + 1 == folds.len();
                 if self.interrupt.requested() && !is_last && self.folder.can_go_on_from(id) {
-                    return Ok(RunEnd::Interrupted);
+                    return Ok(None);
                 }
             }
         }
-        // Its memory is not needed any more, and the tests want their own.
-        drop(trainer);
-        let testing = self.testing();
-        let best = (1..=folds.len() as u32).map(|fold| testing.best_of(fold)).collect::<Result<Vec<_>, _>>()?;
-        Ok(RunEnd::Done(Box::new(testing.on_own_tests(&best, log.epochs())?)))
+        Ok(Some(log))
     }
 
     fn testing(&self) -> Testing<'_> {
@@ -127,15 +151,17 @@ impl Run<'_> {
         Testing { device, config, bars, folder, deviations }
     }
 
-    /// Collects, steps and validates: what was measured, and what is shown of it.
+    /// Collects, steps and validates: what was measured, and what is shown of it. The steps end early when too many were skipped.
     fn epoch(
         &self,
         trainer: &mut Trainer,
         fold: &Fold,
         id: CheckpointId,
         log: &MetricsLog,
+        skips: &mut Skips,
         progress: &mut Progress,
     ) -> Result<(EpochMetrics, Status), TrainError> {
+        let _between = ledger::phase(Phase::EpochBoundary);
         let (mut times, bars) = (EpochTimes::default(), u64::from(self.config.bars_per_epoch));
         let timed = |seconds: &mut f64, started: Instant| *seconds = since(started);
         let started = Instant::now();
@@ -146,16 +172,14 @@ impl Run<'_> {
         let started = Instant::now();
         let mut status = self.status(id, env_steps_per_s, log);
         let steps_before = trainer.steps_done();
-        for _ in 0..self.config.steps_per_epoch {
-            trainer.step()?;
-            if let Some(published) = trainer.published() {
-                status.loss = f64::from(published.readback.total_loss);
-                // Finished ones: the device may be steps behind what was launched.
-                status.steps_per_s = u64::from(published.step).saturating_sub(steps_before) as f64 / since(started);
-            }
-            progress.update(&status);
-        }
+        let mut bookkeeping = Bookkeeping { status: &mut status, progress, skips, steps_before, started };
+        let _ended = trainer.step_loop().run(self.config.steps_per_epoch, |published| bookkeeping.see(published))?;
         trainer.finish_steps()?;
+        // The device may have been many steps behind the last look.
+        if let Some(published) = trainer.published() {
+            let _ = bookkeeping.see(&published);
+        }
+        let steps_done = trainer.steps_done() - steps_before;
         timed(&mut times.train_s, started);
 
         let started = Instant::now();
@@ -173,7 +197,7 @@ impl Run<'_> {
         let mut metrics = self.metrics(trainer, id)?;
         metrics.actions = trainer.action_mix(bars)?;
         metrics.env_steps_per_s = env_steps_per_s;
-        metrics.steps_per_s = f64::from(self.config.steps_per_epoch) / times.train_s;
+        metrics.steps_per_s = steps_done as f64 / times.train_s;
         metrics.train_sharpe = Some(Validation::of(&train_records, self.bars_a_year()).sharpe);
         metrics.validation = Some(self.validation(&validation, id, log));
         metrics.times = times;
@@ -184,11 +208,20 @@ impl Run<'_> {
         Ok((metrics, status))
     }
 
-    /// Saves the epoch's checkpoint if it is due, the user stops the run, or it is the best of its fold.
-    fn keep(&self, trainer: &Trainer, id: CheckpointId, score: Option<f64>, seconds: f64) -> Result<(), TrainError> {
+    /// Saves the epoch's checkpoint if it is due, the run stops, or it is the best of its fold.
+    fn keep(
+        &self,
+        trainer: &Trainer,
+        id: CheckpointId,
+        score: Option<f64>,
+        seconds: f64,
+        stops: bool,
+    ) -> Result<(), TrainError> {
+        let _checkpoint = ledger::phase(Phase::Checkpoint);
         let resumable = id.epoch.is_multiple_of(self.config.checkpoint_every)
             || id.epoch == self.config.epochs
-            || self.interrupt.requested();
+            || self.interrupt.requested()
+            || stops;
         if resumable || self.is_best(id.fold, score)? {
             let config_fingerprint = self.config.fingerprint();
             let step = trainer.steps_done();

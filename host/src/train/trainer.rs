@@ -9,6 +9,7 @@ use shared_types::{BarRecord, Collector, EnvParams, Isv};
 
 use super::TrainError;
 use super::collection::Collection;
+use super::step_loop::StepLoop;
 use super::tester::SCALES;
 use crate::agent::{Agent, NetworkPolicy};
 use crate::config::Config;
@@ -162,10 +163,15 @@ impl Trainer {
         Ok(self.stream.synchronize()?)
     }
 
+    /// What may be used between two steps.
+    pub fn step_loop(&mut self) -> StepLoop<'_> {
+        let Self { step_graph: graph, stream, reader, steps_done, .. } = self;
+        StepLoop { graph, stream, reader, steps_done }
+    }
+
     /// Launches a training step: one call of the driver.
     pub fn step(&mut self) -> Result<(), DeviceError> {
-        self.steps_done += 1;
-        self.step_graph.launch(&self.stream)
+        self.step_loop().launch()
     }
 
     /// Waits for every step launched.

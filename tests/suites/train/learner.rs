@@ -100,6 +100,11 @@ impl Learner {
 
     /// A step launch by launch, without the graph.
     pub fn step_without_graph(&self) -> Outcome {
+        self.step_with(|_| Ok(()))
+    }
+
+    /// The same, with something done behind each child, whose name it gets.
+    pub fn step_with(&self, behind: impl Fn(&str) -> Outcome) -> Outcome {
         let parts = StepParts {
             device: &self.device,
             config: &self.config,
@@ -108,8 +113,9 @@ impl Learner {
             memory: &self.memory,
             pages: &self.pages,
         };
-        for (_, launches) in step::children(&parts) {
+        for (name, launches) in step::children(&parts) {
             self.runner().run(launches)?;
+            behind(name)?;
         }
         Ok(self.stream.synchronize()?)
     }

@@ -11,7 +11,7 @@ use host::interrupt::Interrupt;
 use host::metrics::{EpochMetrics, EpochTimes};
 use host::progress::{Progress, Total};
 use host::run::{BarsRecord, Checkpoint, CheckpointId, RunFolder, RunRecord};
-use host::train::{Run, RunEnd};
+use host::train::{Run, RunEnd, TrainError};
 use onegraph_tests::{Failed, Outcome, ensure};
 
 /// The preset `tiny`.
@@ -64,6 +64,13 @@ pub fn train(
         })
     };
     train_until(device, config, bars, folder, &interrupt, stop_after.map(stop))
+}
+
+/// Trains in `folder` to the end, with its own error.
+pub fn try_train(device: &Device, config: &Config, bars: &Bars, folder: &RunFolder) -> Result<RunEnd, TrainError> {
+    let total = Total { epochs: config.folds as u32 * config.epochs, resumed_at: 0, folds: config.folds as u32 };
+    let interrupt = &Interrupt::default();
+    Run { device, config, bars, folder, interrupt, deviations: None }.train(&mut Progress::start(total, true))
 }
 
 /// Trains in `folder`, with `after` told of the epochs.

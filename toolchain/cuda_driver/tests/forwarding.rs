@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use cuda_driver::ledger::{self, CallKind, Phase};
+use cuda_driver::ledger::{self, CallKind, Direction, MemoryKind, Phase};
 use cuda_driver::{DriverError, load};
 
 unsafe extern "C" {
@@ -145,6 +145,7 @@ fn count() {
     let other = std::thread::Builder::new().name("collector".into());
     other.spawn(move || copy(40)).expect("a thread").join().expect("no panic");
     ledger::disable();
+    ledger::set_phase(Phase::Setup);
     copy(1000); // not counted any more
 
     let lines: Vec<_> = ledger::snapshot()
@@ -165,6 +166,35 @@ fn count() {
     assert!(ledger::snapshot()[2].place.as_deref().is_some_and(|place| place.contains("forwarding.rs:")));
     ledger::reset();
     assert_eq!(ledger::snapshot(), []);
+    record();
+}
+
+/// What is counted without a driver's call, off and on, with the phase of a scope.
+fn record() {
+    ledger::record("cpu:cuMemcpyDtoHAsync_v2", 8); // not counted
+    ledger::enable();
+    {
+        let _checkpoint = ledger::phase(Phase::Checkpoint);
+        ledger::record("cpu:cuMemcpyDtoHAsync_v2", 8);
+    }
+    ledger::record(ledger::MAPPED_STORE, 4);
+    ledger::disable();
+    let lines: Vec<_> = ledger::snapshot()
+        .into_iter()
+        .map(|entry| (entry.name, entry.kind, entry.direction, entry.memory, entry.phase, entry.bytes))
+        .collect();
+    let (store, load) = (Some(Direction::HostToDevice), Some(Direction::DeviceToHost));
+    assert_eq!(
+        lines,
+        [
+            (ledger::MAPPED_STORE, CallKind::Mapped, store, Some(MemoryKind::Pinned), Phase::Setup, 4),
+            ("cpu:cuMemcpyDtoHAsync_v2", CallKind::Copy, load, Some(MemoryKind::Pageable), Phase::Checkpoint, 8),
+        ]
+    );
+    assert!(
+        ledger::snapshot().iter().all(|entry| entry.place.as_deref().is_some_and(|at| at.contains("forwarding.rs:")))
+    );
+    ledger::reset();
 }
 
 fn absent() {
