@@ -90,6 +90,11 @@ pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
+/// Whether a file written to `path` would come to lie in `folder`, or in a folder in it, however the two are spelled.
+pub(crate) fn lies_in(path: &Path, folder: &Path) -> bool {
+    target(path).starts_with(target(folder))
+}
+
 /// The path by its real name: absolute, its folder and itself without symbolic links, also where the file is still missing.
 fn target(path: &Path) -> PathBuf {
     /// As many as Linux follows.

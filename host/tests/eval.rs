@@ -152,3 +152,37 @@ fn the_future_of_another_file_changes_nothing_before_it() {
         assert_ne!(one, two, "the rest differs");
     }
 }
+
+#[test]
+fn no_command_overwrites_what_it_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (run, bars) = (trained(folder.path(), &[]), simulated(folder.path(), "bars.csv", 1_500, 7));
+    let (config, both) = (path_in(folder.path(), "config.toml"), path_in(folder.path(), "both"));
+    std::fs::write(&config, "lr = 1e-3\n").expect("the folder has room");
+    let inside = |name: &str| path_in(Path::new(&run), name);
+    let kept = std::fs::read_dir(inside("checkpoints")).expect("checkpoints").next().expect("one").expect("a name");
+    let manifest = path_in(&kept.path(), "manifest.json");
+    let files = [bars.clone(), config.clone(), inside("run.json"), inside("config.toml"), manifest.clone()];
+    let contents = || files.clone().map(|file| std::fs::read(file).expect("it is there"));
+    let before = contents();
+
+    let (record, of_run) = (inside("run.json"), inside("config.toml"));
+    let eval = ["eval", "--checkpoint", &run];
+    let dump = ["dump", "--preset", "tiny", "--steps", "1"];
+    for arguments in [
+        [&eval[..], &["--data", &bars, "--out", &bars]].concat(),
+        [&eval[..], &["--out", &record]].concat(),
+        [&eval[..], &["--json", &of_run]].concat(),
+        [&eval[..], &["--out", &manifest]].concat(),
+        [&eval[..], &["--out", &both, "--json", &both]].concat(),
+        [&dump[..], &["--data", &bars, "--out", &bars]].concat(),
+        [&dump[..], &["--config", &config, "--out", &config]].concat(),
+        vec!["audit", "--preset", "tiny", "--steps", "60", "--config", &config, "--docs", &config],
+        vec!["report", &run, "--out", &manifest],
+        vec!["train", "--resume", &run, "--json", &manifest],
+    ] {
+        assert_has(&refused(&arguments), &["overwrite"]);
+        assert!(contents() == before, "{arguments:?} wrote to one of {files:?}");
+        assert!(!Path::new(&both).exists(), "{arguments:?}");
+    }
+}

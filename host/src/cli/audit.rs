@@ -54,8 +54,7 @@ struct Audited<'a> {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
-        output::distinct(&[("--docs", self.docs.as_ref()), ("--json", self.json.target())])?;
-        self.setup.check_output(&self.json)?;
+        self.setup.check_outputs(&[("--docs", self.docs.as_ref()), ("--json", self.json.target())])?;
         ledger::reset();
         ledger::enable();
         let plan = self.setup.resolve(global.device.into());

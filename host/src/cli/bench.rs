@@ -74,7 +74,7 @@ struct Kernel {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
-        self.setup.check_output(&self.json)?;
+        self.setup.check_outputs(&[("--json", self.json.target())])?;
         let plan = self.setup.resolve(global.device.into())?;
         let series = &plan.series()?.bars;
         let folds = walk_forward(series.len(), plan.config.folds, plan.config.episode_len as usize);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::output::{self, Json};
+use super::output::{self, Json, Target};
 use super::train::Setup;
 use super::{Error, Global};
 use crate::files::{WriteError, temporary_folder};
@@ -50,7 +50,8 @@ struct Dumped<'a> {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
-        self.setup.check_output(&self.json)?;
+        let out = Target::File(self.out.clone());
+        self.setup.check_outputs(&[("--out", Some(&out)), ("--json", self.json.target())])?;
         let plan = self.setup.resolve(global.device.into())?;
         let bars = &plan.series()?.bars;
         let unwritable =

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::data::ReadArguments;
-use super::output::{self, Json};
+use super::output::{self, Json, Target};
 use super::{Error, Global};
 use crate::data::{Stamps, format_time, length_name};
 use crate::eval::evaluation::Evaluation;
@@ -50,6 +50,10 @@ impl Arguments {
             return Err(PlanError::Usage(text.into()).into());
         }
         let chosen = self.choose()?;
+        let out = self.out.clone().map(Target::File);
+        let written = [("--out", out.as_ref()), ("--json", self.json.target())];
+        output::spares(&self.data.iter().map(|file| ("--data", file.clone())).collect::<Vec<_>>(), &written)?;
+        output::spares_run(chosen.run.folder.path(), &written)?;
         let mut evaluation = match &self.data {
             Some(path) => self.on_file(path, &chosen, global)?,
             None => on_own_tests(&chosen, global)?,

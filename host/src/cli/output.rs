@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use super::Error;
 use crate::files;
+use crate::report::run::FILES;
+use crate::run::CHECKPOINTS;
 use crate::text::shown_path;
 
 /// A `FILE` that a result is written to; `-` is standard output.
@@ -89,6 +91,30 @@ pub(super) fn distinct(arguments: &[(&str, Option<&Target>)]) -> Result<(), Erro
                 }
                 _ => {}
             }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses outputs that would overwrite what is read, or each other. `-` among what is read is a file of that name.
+pub(super) fn spares(read: &[(&str, PathBuf)], written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+    for (name, path) in read {
+        for &output in written {
+            distinct(&[(name, Some(&Target::File(path.clone()))), output])?;
+        }
+    }
+    distinct(written)
+}
+
+/// Refuses outputs that would overwrite what the run in `folder` lives on: its files but the report, and its checkpoints.
+pub(super) fn spares_run(folder: &Path, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+    spares(&FILES.map(|name| ("the run's", folder.join(name))), written)?;
+    for &(name, target) in written {
+        if let Some(Target::File(path)) = target
+            && files::lies_in(path, &folder.join(CHECKPOINTS))
+        {
+            let reason = "lies among the run's checkpoints, which no result may overwrite; name a file elsewhere";
+            return Err(Error::Arguments(format!("{name} {} {reason}", shown_path(path))));
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::Error;
 use super::output::{self, Json, Target};
 use crate::eval::evaluation::Verdict;
 use crate::report;
-use crate::report::run::{FILES, REPORT_FILE, Run};
+use crate::report::run::{REPORT_FILE, Run};
 use crate::text::shown_path;
 
 /// Arguments of `report`.
@@ -42,10 +42,7 @@ struct Reported {
 impl Arguments {
     pub(super) fn run(&self) -> Result<(), Error> {
         let out = self.out.clone().unwrap_or_else(|| Target::File(self.run.join(REPORT_FILE)));
-        let read = FILES.map(|name| Target::File(self.run.join(name)));
-        let read = read.iter().map(|file| ("the run's", Some(file)));
-        let written = [("--out", Some(&out)), ("--json", self.json.target())];
-        output::distinct(&read.chain(written).collect::<Vec<_>>())?;
+        output::spares_run(&self.run, &[("--out", Some(&out)), ("--json", self.json.target())])?;
         let run = Run::read(&self.run)?;
         let html = report::html(&run);
         out.write(&html)?;

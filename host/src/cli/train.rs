@@ -14,7 +14,7 @@ use super::output::{self, Json, Target};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::data::simulate::Market;
 use crate::device::{Device, DeviceChoice};
-use crate::report::run::{FILES, REPORT_FILE};
+use crate::report::run::REPORT_FILE;
 use crate::run::plan::{Begun, LEAST_BARS, PlanError, Resume, TrainPlan, read_files, record_files, simulate};
 use crate::run::{BarsRecord, RunFolder, RunRecord};
 use crate::text::shown_path;
@@ -86,15 +86,12 @@ impl Arguments {
 
     /// Refuses a `--json` that would overwrite what is read, or what the run writes.
     pub(super) fn check_outputs(&self) -> Result<(), Error> {
-        let files = FILES.into_iter().chain([REPORT_FILE]);
-        let run = self.out.iter().chain(&self.resume).flat_map(|folder| {
-            let inside = files.clone().map(|name| ("the run's", folder.join(name)));
-            std::iter::once(("the run's folder", folder.clone())).chain(inside)
-        });
-        for (name, path) in run {
-            output::distinct(&[(name, Some(&Target::File(path))), ("--json", self.json.target())])?;
+        let written = [("--json", self.json.target())];
+        for folder in self.out.iter().chain(&self.resume) {
+            output::spares(&[("the run's folder", folder.clone()), ("the run's", folder.join(REPORT_FILE))], &written)?;
+            output::spares_run(folder, &written)?;
         }
-        self.setup.check_output(&self.json)
+        self.setup.check_outputs(&written)
     }
 
     /// The run in `path` as it was begun. `--data` may say where its files are now; their contents must be the same.
@@ -117,14 +114,11 @@ impl Arguments {
 }
 
 impl Setup {
-    /// Refuses a `--json` that would overwrite what is read.
-    pub(super) fn check_output(&self, json: &Json) -> Result<(), Error> {
+    /// Refuses outputs that would overwrite what is read, or each other.
+    pub(super) fn check_outputs(&self, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
         let data = self.data.iter().map(|file| ("--data", file.clone()));
         let config = self.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
-        for (name, path) in data.chain([("--config", config)]) {
-            output::distinct(&[(name, Some(&Target::File(path))), ("--json", json.target())])?;
-        }
-        Ok(())
+        output::spares(&data.chain([("--config", config)]).collect::<Vec<_>>(), written)
     }
 
     /// Checks everything and reads the data, for a new run.

@@ -19,7 +19,7 @@ const N_NEWEST: usize = 3;
 const CONFIG: &str = "config.toml";
 const RECORD: &str = "run.json";
 const METRICS: &str = "metrics.jsonl";
-const CHECKPOINTS: &str = "checkpoints";
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
 
 /// A run's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod writer;
 
 pub use checkpoint::{Checkpoint, Tensor};
 pub use error::RunError;
+pub(crate) use folder::CHECKPOINTS;
 pub use folder::RunFolder;
 pub use manifest::{CheckpointId, CheckpointMeta, Manifest, TensorEntry};
 pub use metrics_log::MetricsLog;
