@@ -135,6 +135,9 @@ fn an_interrupted_run_says_how_to_go_on_and_does() {
     let mut child = start("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let path = folder.path().join("run");
     wait_for_epochs(&path, &mut child, 2);
+    let second = run(&folder, &["train", "--resume", "run"]);
+    assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
+    assert_has(&stderr(&second), &["run: is being trained by another process"]);
     let sent = Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("a shell");
     assert!(sent.success());
     let output = child.wait_with_output().expect("an end");

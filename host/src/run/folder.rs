@@ -1,6 +1,6 @@
 //! The folder itself: made, opened, and kept small.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,27 @@ impl RunFolder {
         }
         let reason = if path.is_dir() { "is no run: it has no run.json" } else { "is no run: there is no such folder" };
         Err(RunError::new(path, reason, "name the folder that `train` wrote, such as runs/20261130-120000-seed0"))
+    }
+
+    /// Keeps every other process from training in the folder, until the file is dropped or this process ends. Two at once
+    /// would take each other's checkpoints and lines for their own.
+    pub fn lock(&self) -> Result<File, RunError> {
+        let record = self.path.join(RECORD);
+        let file = File::open(&record).map_err(|error| RunError::unreadable(&record, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let remedy = "wait until it has ended, or stop it first";
+                return Err(RunError::new(&self.path, "is being trained by another process", remedy));
+            }
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(
+                    "{}: cannot be locked ({error}): let no other process train in it",
+                    shown_path(&self.path)
+                );
+            }
+        }
+        Ok(file)
     }
 
     /// Its path.

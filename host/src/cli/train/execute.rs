@@ -40,6 +40,7 @@ impl Arguments {
         let series = plan.series()?;
         let interrupt = Interrupt::install().map_err(|error| Error::Failed(error.to_string()))?;
         let folder = plan.folder().map_err(PlanError::from)?;
+        let _lock = folder.lock().map_err(PlanError::from)?;
         let (config, path) = (&plan.config, folder.path().to_owned());
         tracing::info!("training in {}", shown_path(&path));
         let mut progress = Progress::start(total(&plan), self.quiet);
