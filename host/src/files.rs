@@ -125,6 +125,20 @@ pub(crate) fn kind_of(file: &fs::Metadata) -> Option<&'static str> {
     .find_map(|(is, name)| is.then_some(name))
 }
 
+/// Reads a regular file. Anything else is an error: a pipe would wait for a writer, and a device may have no end.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match kind_of(&fs::metadata(path)?) {
+        Some(kind) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}, not a regular file"))),
+        None => fs::read(path),
+    }
+}
+
+/// Reads a regular file of text, as [`read`].
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text; save it as UTF-8"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

@@ -154,7 +154,8 @@ impl Setup {
     fn config(&self, preset: Preset, folder: &Path) -> Result<Config, ConfigError> {
         let source = if self.data.is_empty() { DataSource::Simulator } else { DataSource::Files };
         let mut layers = Layers::new(preset, source);
-        let default = Some(folder.join(CONFIG_FILE)).filter(|path| path.exists());
+        // A link that leads nowhere is there, too: to be told of, not passed over.
+        let default = Some(folder.join(CONFIG_FILE)).filter(|path| path.symlink_metadata().is_ok());
         if let Some(path) = self.config.clone().or(default) {
             tracing::info!("configuration from {}", shown_path(&path));
             layers.file(&path)?;

@@ -27,7 +27,7 @@ impl Layers {
 
     /// Lays a TOML file on top.
     pub fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = crate::files::read_text(path)
             .map_err(|error| ConfigError::Unreadable { path: path.into(), reason: error.to_string() })?;
         self.toml(path, &text)
     }

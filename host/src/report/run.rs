@@ -102,7 +102,7 @@ impl Run {
 
 /// The file's text; `None` if there is no such file.
 fn text(file: &Path) -> Result<Option<String>, RunError> {
-    match std::fs::read(file) {
+    match crate::files::read(file) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
             Err(error) => {

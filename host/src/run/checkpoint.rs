@@ -61,7 +61,7 @@ impl Checkpoint {
             let reason = format!("has {n_bytes} bytes of the {} that were written", manifest.total_bytes);
             return Err(RunError::damaged(&file, reason));
         }
-        let bytes = std::fs::read(&file).map_err(|error| RunError::unreadable(&file, error))?;
+        let bytes = crate::files::read(&file).map_err(|error| RunError::unreadable(&file, error))?;
         let starts = verify(&manifest, &bytes).map_err(|reason| RunError::damaged(&file, reason))?;
         Ok(Self { path: path.to_owned(), manifest, bytes, starts })
     }

@@ -10,7 +10,7 @@ use super::manifest::{CheckpointId, MANIFEST, Manifest};
 use super::metrics_log::MetricsLog;
 use super::record::{RunRecord, now};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
-use crate::files::write_whole;
+use crate::files::{read_text, write_whole};
 use crate::metrics::EpochMetrics;
 use crate::text::shown_path;
 
@@ -125,7 +125,7 @@ impl RunFolder {
     /// What the run was started with.
     pub fn record(&self) -> Result<RunRecord, RunError> {
         let path = self.path.join(RECORD);
-        let text = fs::read_to_string(&path).map_err(|error| RunError::unreadable(&path, error))?;
+        let text = read_text(&path).map_err(|error| RunError::unreadable(&path, error))?;
         serde_json::from_str(&text).map_err(|error| {
             RunError::new(&path, format!("cannot be understood: {error}"), "restore the file, or start a new run")
         })

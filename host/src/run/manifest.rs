@@ -103,7 +103,7 @@ impl Manifest {
 
     /// Reads and verifies the manifest at `path`.
     pub(super) fn read(path: &Path) -> Result<Self, RunError> {
-        let bytes = std::fs::read(path).map_err(|error| RunError::unreadable(path, error))?;
+        let bytes = crate::files::read(path).map_err(|error| RunError::unreadable(path, error))?;
         Self::of_bytes(&bytes).map_err(|reason| RunError::damaged(path, reason))
     }
 

@@ -21,7 +21,7 @@ impl MetricsLog {
     /// Opens the file and cuts it behind the epoch `after`, all of it for none. A last line without its end, which a run that
     /// was killed may leave, goes too.
     pub(super) fn open(path: &Path, after: Option<CheckpointId>) -> Result<Self, RunError> {
-        let text = std::fs::read_to_string(path).map_err(|error| RunError::unreadable(path, error))?;
+        let text = crate::files::read_text(path).map_err(|error| RunError::unreadable(path, error))?;
         let (mut kept, mut epochs) = (String::new(), Vec::new());
         for (line, metrics) in whole_lines(path, &text)? {
             let id = CheckpointId { fold: metrics.fold, epoch: metrics.epoch };
@@ -41,7 +41,7 @@ impl MetricsLog {
 
     /// All epochs that the file has; it stays as it is.
     pub(super) fn read(path: &Path) -> Result<Vec<EpochMetrics>, RunError> {
-        let text = std::fs::read_to_string(path).map_err(|error| RunError::unreadable(path, error))?;
+        let text = crate::files::read_text(path).map_err(|error| RunError::unreadable(path, error))?;
         Ok(whole_lines(path, &text)?.into_iter().map(|(_, metrics)| metrics).collect())
     }
 

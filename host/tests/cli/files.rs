@@ -73,6 +73,26 @@ fn two_results_never_share_a_file() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
+/// A pipe would wait for a writer for ever.
+#[test]
+fn what_is_no_regular_file_is_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().expect("mkfifo runs").success());
+    for (file, kind) in [("pipe", "a pipe"), ("/dev/zero", "a device"), (".", "a folder")] {
+        refused(folder.path(), &["train", "--preset", "tiny", "--config", file], &[file, kind, "not a regular file"]);
+    }
+    fs::write(at("latin.toml"), b"# \xe9\n").expect("room");
+    refused(folder.path(), &["train", "--preset", "tiny", "--config", "latin.toml"], &["latin.toml", "UTF-8"]);
+    // A run's own files.
+    fs::create_dir(at("run")).expect("room");
+    fs::rename(at("pipe"), at("run/metrics.jsonl")).expect("room");
+    refused(folder.path(), &["report", "run"], &["run/metrics.jsonl", "a pipe"]);
+    // The working folder's configuration is there, though nothing is behind it.
+    symlink("nowhere", at("onegraph.toml")).expect("room");
+    refused(folder.path(), &["train", "--preset", "tiny"], &["onegraph.toml", "cannot be read"]);
+}
+
 #[test]
 fn a_dash_is_standard_output_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
