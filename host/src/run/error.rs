@@ -27,7 +27,8 @@ impl RunError {
 
     /// Something that could not be written.
     pub(super) fn unwritable(path: &Path, error: impl Display) -> Self {
-        let remedy = "check that the disk has room and the folder is writable; a run is then gone on with by `--resume`";
+        let remedy =
+            "check that the disk has room and the folder is writable; a run is then gone on with by `--resume`";
         Self { bad_input: false, ..Self::new(path, format!("cannot be written: {error}"), remedy) }
     }
 
