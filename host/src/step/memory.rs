@@ -3,6 +3,7 @@
 use gpu_kernels::atoms::n_mass_blocks;
 use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::norm::{learner_range, n_partial_norms};
+use gpu_kernels::scan::n_scan_blocks;
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
 use shared_types::market::N_BRANCHES;
@@ -11,7 +12,7 @@ use shared_types::{GradientNorm, LearnerRange, LossTotals, Readback, UpdateScala
 use super::chunks::chunk_bytes;
 use crate::agent::layout::{Group, Layout};
 use crate::agent::{Agent, Backward, Pass, width};
-use crate::config::Config;
+use crate::config::{Config, Sampler};
 use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
 use crate::replay::Ring;
@@ -85,6 +86,30 @@ pub struct Batch {
     pub dones: Buffer<u8>,
     /// n, \[B\].
     pub discount_powers: Buffer<f32>,
+    /// 1 for rows whose goal is another than when they were collected, \[B\].
+    pub relabelled: Buffer<u8>,
+    /// What the sampler by running sums works on, where it is chosen.
+    pub scan: Option<ScanMemory>,
+}
+
+/// Memory of the sampler by running sums.
+pub struct ScanMemory {
+    /// Sums of blocks, then of all blocks before each.
+    pub block_sums: Buffer<u64>,
+    /// Running sums of the priorities, \[N\].
+    pub prefix: Buffer<u64>,
+    /// Slots, \[B\].
+    pub indices: Buffer<i64>,
+}
+
+impl ScanMemory {
+    fn new(device: &Device, config: &Config) -> Result<Self, DeviceError> {
+        Ok(Self {
+            block_sums: device.alloc_zeroed(n_scan_blocks(config.capacity))?,
+            prefix: device.alloc_zeroed(config.capacity)?,
+            indices: device.alloc_zeroed(config.batch)?,
+        })
+    }
 }
 
 /// Device memory of a step.
@@ -155,6 +180,8 @@ impl StepMemory {
                 rewards: device.alloc_zeroed(n)?,
                 dones: device.alloc_zeroed(n)?,
                 discount_powers: device.alloc_zeroed(n)?,
+                relabelled: device.alloc_zeroed(n)?,
+                scan: (config.per.sampler == Sampler::Scan).then(|| ScanMemory::new(device, config)).transpose()?,
             },
             online_next: pass()?,
             target_next: pass()?,

@@ -135,6 +135,7 @@ impl Dump {
         self.buffer("batch.rewards", &[n], &batch.rewards)?;
         self.buffer("batch.dones", &[n], &batch.dones)?;
         self.buffer("batch.discount_powers", &[n], &batch.discount_powers)?;
+        self.buffer("batch.relabelled", &[n], &batch.relabelled)?;
         self.buffer("batch.weights", &[n], &batch.weights)?;
         self.buffer("priority.before", &[n], &batch.priorities)?;
         let tree = replay.tree.read()?;
