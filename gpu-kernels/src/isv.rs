@@ -6,7 +6,7 @@
 //! health = 1 / ((1 + k)(1 + |loss_ema - loss_slow| / (loss_slow + 1e-6))), k the updates skipped in the last 1,000 steps.
 
 use cuda_std::prelude::*;
-use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, isv, learner};
+use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, VaccineScalars, isv, learner};
 
 use crate::math;
 
@@ -23,13 +23,15 @@ pub const fn isv_update_shape() -> LaunchShape {
 /// Brings the averages of the losses, the gradient's norm, the TD errors, Q, the rewards and CQL up to the step, counts a skipped
 /// update, and renews the health.
 ///
-/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's; counters \[1\], of which it
+/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's, and
+/// vaccine \[1\] of the same; counters \[1\], of which it
 /// reads rng_step; bus \[64\], of which it writes those averages, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have
 /// had a sample, bit by index; window \[33\], as [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
 #[kernel]
 pub fn isv_update(
     totals: GlobalSlice<LossTotals>,
     scalars: GlobalSlice<UpdateScalars>,
+    vaccine: GlobalSlice<VaccineScalars>,
     counters: GlobalSlice<Counters>,
     bus: GlobalSliceMut<f32>,
     seeded: GlobalSliceMut<u64>,
@@ -62,6 +64,11 @@ pub fn isv_update(
             }
         }
         seeded.set(0, had);
+        let vaccine = vaccine.get(0);
+        if vaccine.compared != 0 {
+            // From 0, and the first sample does not seed it, as in the paper.
+            bus.set(isv::VACCINE_COS_EMA, averaged(bus.get(isv::VACCINE_COS_EMA), vaccine.cosine, RATE, true));
+        }
     }
     let n_skipped = recorded(&window, counters.get(0).rng_step, gated);
     if gated {

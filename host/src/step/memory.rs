@@ -1,13 +1,18 @@
 //! What the step works on, beside the agent itself.
 
+use gpu_kernels::adamw::CHUNK;
 use gpu_kernels::atoms::n_mass_blocks;
 use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::norm::{learner_range, n_partial_norms};
+use gpu_kernels::prune;
 use gpu_kernels::scan::n_scan_blocks;
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
 use shared_types::market::N_BRANCHES;
-use shared_types::{GradientNorm, LearnerRange, LossTotals, Readback, UpdateScalars, learner, nan_flags};
+use shared_types::{
+    GradientNorm, LearnerRange, LossTotals, PruneTensor, Readback, SnapshotProducts, UpdateScalars, VaccineScalars,
+    learner, nan_flags,
+};
 
 use super::chunks::chunk_bytes;
 use crate::agent::layout::{Group, Layout};
@@ -146,6 +151,12 @@ pub struct StepMemory {
     pub range_list: Vec<LearnerRange>,
     /// Partial norms of all learners; written by `adam_grad`.
     pub norm_partials: Buffer<GradientNorm>,
+    /// Products with the last applied gradient, the vaccine's; empty without it. Written by `adam_grad`.
+    pub products: Buffer<SnapshotProducts>,
+    /// \[1\], what the vaccine adds; written by `adam_grad`.
+    pub vaccine: Buffer<VaccineScalars>,
+    /// What pruning works on, where it is on.
+    pub prune: Option<PruneMemory>,
     /// \[1\], 1 when the step is gated; written by `adam_grad`.
     pub gate: Buffer<u32>,
     /// \[7\], each learner's scalars; written by `adam_grad`.
@@ -197,6 +208,13 @@ impl StepMemory {
             head_losses: device.alloc_zeroed(learner::N_LEARNERS - 1)?,
             ranges: device.upload(&range_list)?,
             norm_partials: device.alloc_zeroed(n_partial_norms(&range_list))?,
+            products: device.alloc_zeroed(if agent.learners.vaccine {
+                range_list[learner::THETA].n_partials as usize
+            } else {
+                0
+            })?,
+            vaccine: device.alloc_zeroed(1)?,
+            prune: config.prunes().then(|| PruneMemory::new(device, &parameters.layout)).transpose()?,
             range_list,
             gate: device.alloc_zeroed(1)?,
             update: device.alloc_zeroed(learner::N_LEARNERS)?,
@@ -205,6 +223,34 @@ impl StepMemory {
             mass_partials: device.alloc_zeroed(n_mass_blocks(n) * N_BRANCHES * sizes.atoms)?,
             td_errors: device.alloc_zeroed(n)?,
             readback: device.alloc_zeroed(1)?,
+        })
+    }
+}
+
+/// Memory of pruning.
+pub struct PruneMemory {
+    /// The tensor of each chunk of 64 parameters, if it is pruned; written once.
+    pub chunks: Buffer<u8>,
+    /// \[P\], the tensors that are pruned, with their thresholds.
+    pub tensors: Buffer<PruneTensor>,
+    /// Counts of weights by size, \[P, 65536\]; zeros between two renewals.
+    pub bins: Buffer<u32>,
+}
+
+impl PruneMemory {
+    fn new(device: &Device, layout: &Layout) -> Result<Self, DeviceError> {
+        let mut chunks = vec![prune::NOT_PRUNED; layout.n_elements() / CHUNK];
+        let mut tensors = Vec::new();
+        for tensor in layout.tensors().iter().filter(|tensor| tensor.prunable) {
+            let range = tensor.range();
+            chunks[range.start / CHUNK..range.end.div_ceil(CHUNK)].fill(tensors.len() as u8);
+            let (start, end) = (range.start as u32, range.end as u32);
+            tensors.push(PruneTensor { start, end, ..PruneTensor::default() });
+        }
+        Ok(Self {
+            chunks: device.upload(&chunks)?,
+            bins: device.alloc_zeroed(tensors.len() * prune::N_BINS)?,
+            tensors: device.upload(&tensors)?,
         })
     }
 }

@@ -22,6 +22,7 @@ pub struct Before {
     first_moments: Vec<f32>,
     second_moments: Vec<f32>,
     spacing: Vec<f32>,
+    snapshot: Vec<f32>,
     bus: Vec<f32>,
 }
 
@@ -35,6 +36,7 @@ impl Before {
             first_moments: parameters.first_moments.read()?,
             second_moments: parameters.second_moments.read()?,
             spacing: agent.spacing.read()?,
+            snapshot: agent.snapshot.read()?,
             bus: agent.bus.read()?,
         })
     }
@@ -238,7 +240,11 @@ impl Dump {
             self.flat(&format!("{name}.before"), &p.layout, before)?;
             self.flat(&format!("{name}.after"), &p.layout, &after.read()?)?;
         }
-        self.flat("gradient", &p.layout, &p.gradient.read()?)
+        self.flat("gradient", &p.layout, &p.gradient.read()?)?;
+        self.flat("snapshot.before", &p.layout, &before.snapshot)?;
+        let vaccine = trainer.memory().vaccine.read()?[0];
+        fields!(self, "vaccine", vaccine, [multiple, cosine, compared]);
+        self.buffer("masks", &[trainer.agent.masks.len()], &trainer.agent.masks)
     }
 
     fn state(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {

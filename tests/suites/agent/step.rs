@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("step::unrounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::F32)),
         case("step::rounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::Bf16)),
+        case("step::a_pruned_network_s_steps_are_the_references", a_pruned_network_s_steps_are_the_references),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ]
@@ -53,6 +54,8 @@ fn expected_config(config: &Config) -> expected::Config {
         spacing: true,
         cql: true,
         adaptive_clip: true,
+        vaccine: config.learners.vaccine,
+        pruning: config.prunes(),
         ..expected::Learners::CORE
     };
     let steps = config.steps_per_fold();
@@ -63,6 +66,13 @@ fn expected_config(config: &Config) -> expected::Config {
         },
         atom_bounds: (config.v_min, config.v_max),
         alpha_cql: config.alpha_cql,
+        vaccine_weight: config.vaccine.weight,
+        prune: expected::PruneSchedule {
+            final_sparsity: config.prune.final_sparsity,
+            start: config.prune.start.into(),
+            end: config.prune.end.into(),
+            every: config.prune.every.into(),
+        },
         lr: config.lr,
         clip: config.clip,
         tau: (config.tau_init, config.tau_final),
@@ -252,7 +262,19 @@ fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
 fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
-    let scene = Scene::new(device, config(precision))?;
+    compared(Scene::new(device, config(precision))?)
+}
+
+/// Masks are renewed in the second and in the third step.
+fn a_pruned_network_s_steps_are_the_references(device: &Device) -> Outcome {
+    let mut config = config(Precision::F32);
+    config.prune = host::config::Prune { final_sparsity: 0.5, start: 1, end: 3, every: 1 };
+    let scene = Scene::new(device, config)?;
+    compared(scene)
+}
+
+fn compared(scene: Scene) -> Outcome {
+    let precision = scene.config.precision;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
         Precision::F32 => (1e-5, 1e-5, 1e-5, 1e-5),

@@ -73,6 +73,7 @@ fn state(learner: &Learner) -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
         ("first moments", &p.first_moments),
         ("second moments", &p.second_moments),
         ("spacing", &learner.agent.spacing),
+        ("snapshot", &learner.agent.snapshot),
         ("isv", &learner.agent.bus),
         ("tree", &replay.tree),
         ("max priority", &replay.max_priority),
