@@ -1,4 +1,4 @@
-//! Child graph `adam_grad`: the gradient's norms, and which updates are applied.
+//! Child graph `adam_grad`: the temporal block's gradient, the gradient's norms, and which updates are applied.
 
 use gpu_kernels::gate::{gate_step, gate_step_shape};
 use gpu_kernels::norm::{gradient_norm, gradient_norm_shape};
@@ -32,5 +32,9 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         params,
     );
     let lanes = parts.device.row_lanes();
-    vec![(gradient_norm_shape(&memory.range_list, lanes), norm), (gate_step_shape(lanes), gate)]
+    let temporal = memory.backward.temporal.as_ref();
+    let mut steps: Vec<Step> =
+        temporal.into_iter().flat_map(|block| block.launches(&memory.batch.states, &agent.parameters)).collect();
+    steps.extend([(gradient_norm_shape(&memory.range_list, lanes), norm), (gate_step_shape(lanes), gate)]);
+    steps
 }

@@ -1,26 +1,39 @@
 //! One whole step of the graph against the float64 reference: the core agent's children, number by number.
 
+use std::sync::Arc;
+
 use gpu_kernels::philox;
 use host::agent::Agent;
+use host::agent::layout::Group;
 use host::config::{Config, DataSource, Preset};
-use host::device::{Buffer, Device};
+use host::device::{Buffer, Device, Module};
 use host::graph::ParentGraph;
 use host::images::KERNELS;
-use host::market::Runner;
+use host::market::{Runner, Step};
 use host::step::{self, ControlPage, Pages, ReadbackReader, Replay, StepMemory, StepParts};
 use onegraph_tests::lab::Numbers;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use reference::config as expected;
 use reference::layout::Tensors;
-use reference::matrix::Matrix;
+use reference::matrix::{Matrix, dot, norm};
 use reference::step as reference_step;
 
 use shared_types::{Precision, stream};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("step::unrounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::F32)),
-        case("step::rounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::Bf16)),
+        case("step::unrounded_steps_are_the_references", |device| {
+            steps_are_the_references(device, config(Precision::F32))
+        }),
+        case("step::rounded_steps_are_the_references", |device| {
+            steps_are_the_references(device, config(Precision::Bf16))
+        }),
+        case("step::unrounded_steps_with_the_temporal_block_are_the_references", |device| {
+            steps_are_the_references(device, with_temporal(config(Precision::F32)))
+        }),
+        case("step::rounded_steps_with_the_temporal_block_are_the_references", |device| {
+            steps_are_the_references(device, with_temporal(config(Precision::Bf16)))
+        }),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ]
@@ -28,13 +41,20 @@ pub fn cases() -> Vec<Case> {
 
 const SEED: u64 = 0x0bad_cafe_1234_5678;
 
-/// The preset `tiny`, without the learners that later children bring.
-fn config(precision: Precision) -> Config {
+/// The preset `tiny`, without the learners that have a switch of their own in the cases.
+pub fn config(precision: Precision) -> Config {
     let mut config = Config::preset(Preset::Tiny, DataSource::Simulator);
     config.seed = SEED;
     config.precision = precision;
     config.capacity = 256;
     config.batch = 33;
+    config.learners.temporal = false;
+    config
+}
+
+/// The same with the temporal block.
+pub fn with_temporal(mut config: Config) -> Config {
+    config.learners.temporal = true;
     config
 }
 
@@ -42,6 +62,7 @@ fn config(precision: Precision) -> Config {
 fn expected_config(config: &Config) -> expected::Config {
     let sizes = expected::Sizes::new(config.window as usize, config.hidden, config.branch_hidden, config.atoms);
     let learners = expected::Learners {
+        temporal: config.learners.temporal,
         film: true,
         spectral: true,
         depth: true,
@@ -68,19 +89,22 @@ fn expected_config(config: &Config) -> expected::Config {
     }
 }
 
-struct Scene {
+pub struct Scene {
     graph: ParentGraph,
     stream: host::device::Stream,
-    agent: Agent,
-    replay: Replay,
-    memory: StepMemory,
+    pub agent: Agent,
+    pub replay: Replay,
+    pub memory: StepMemory,
     reader: ReadbackReader,
+    pages: Arc<Pages>,
+    module: Module,
+    device: Device,
     config: Config,
 }
 
 impl Scene {
     /// A ring of random transitions with random priorities, lively parameters.
-    fn new(device: &Device, config: Config) -> Result<Self, Failed> {
+    pub fn new(device: &Device, config: Config) -> Result<Self, Failed> {
         let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
         let runner = Runner { device, module: &module, stream: &stream };
         let agent = Agent::new(device, &config)?;
@@ -128,12 +152,24 @@ impl Scene {
         let parts =
             StepParts { device, config: &config, agent: &agent, replay: &replay, memory: &memory, pages: &pages };
         let graph = step::compose(&parts)?;
-        drop(module);
-        Ok(Self { graph, stream, agent, replay, memory, reader: ReadbackReader::new(pages), config })
+        let (reader, device) = (ReadbackReader::new(pages.clone()), device.clone());
+        Ok(Self { graph, stream, agent, replay, memory, reader, pages, module, device, config })
     }
 
-    fn step(&self) -> Outcome {
+    pub fn step(&self) -> Outcome {
         self.graph.launch(&self.stream)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The children that the graph was captured from.
+    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
+        let Self { device, config, agent, replay, memory, pages, .. } = self;
+        step::children(&StepParts { device, config, agent, replay, memory, pages })
+    }
+
+    /// Launches without a graph.
+    pub fn run(&self, steps: Vec<Step>) -> Outcome {
+        Runner { device: &self.device, module: &self.module, stream: &self.stream }.run(steps)?;
         Ok(self.stream.synchronize()?)
     }
 
@@ -206,6 +242,11 @@ fn relative(got: &[f32], want: &[f64]) -> f64 {
     if size == 0.0 { off.sqrt() } else { (off / size).sqrt() }
 }
 
+fn cosine(got: &[f32], want: &[f64]) -> f64 {
+    let got: Vec<f64> = got.iter().map(|&x| f64::from(x)).collect();
+    dot(&got, want) / (norm(&got) * norm(want))
+}
+
 fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
     let off = relative(got, want);
     println!("{what}: {off:.1e} of {bound:.0e}");
@@ -217,8 +258,9 @@ fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 ///
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
-fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
-    let scene = Scene::new(device, config(precision))?;
+fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
+    let precision = config.precision;
+    let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
         Precision::F32 => (1e-5, 1e-5, 1e-5, 1e-5),
@@ -231,6 +273,17 @@ fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
         ensure!(!out.gated, "the reference's step {step} is gated");
         let (memory, agent) = (&scene.memory, &scene.agent);
         let what = |name: &str| format!("step {step}, {name}");
+        for (name, got, want) in [
+            ("online", &memory.online, &out.at.pass),
+            ("online on s'", &memory.online_next, &out.next.online),
+            ("target on s'", &memory.target_next, &out.next.target),
+        ] {
+            ensure!(got.temporal.is_some() == want.temporal.is_some(), "{name}: one of the two has no temporal block");
+            if let (Some(got), Some(want)) = (&got.temporal, &want.temporal) {
+                let name = what(&format!("temporal block, {name}"));
+                check(&name, &got.output.read()?, &want.output.values, activation)?;
+            }
+        }
         check(&what("h"), &memory.online.h[2].read()?, &out.at.pass.trunk.output.values, activation)?;
         check(
             &what("h of s', target"),
@@ -249,10 +302,19 @@ fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
         let got = agent.parameters.gradient.read()?;
         for tensor in agent.parameters.layout.tensors() {
             let want = &out.first.params.flat[tensor.range()];
-            if want.iter().any(|&x| x != 0.0) {
-                check(&what(&format!("gradient of {}", tensor.name)), &got[tensor.range()], want, gradient)?;
+            let got = &got[tensor.range()];
+            let learns = want.iter().any(|&x| x != 0.0);
+            if tensor.name.starts_with("temporal.") {
+                ensure!(learns == scene.config.learners.temporal, "the reference's gradient of {}", tensor.name);
+                ensure!(learns || got.iter().all(|&x| x == 0.0), "{} learns though it is off", tensor.name);
+            }
+            if learns {
+                check(&what(&format!("gradient of {}", tensor.name)), got, want, gradient)?;
             }
         }
+        let theta = agent.parameters.layout.group(Group::Theta);
+        let cosine = cosine(&got[theta.clone()], &out.first.params.flat[theta]);
+        ensure!(cosine >= 0.999, "step {step}: the gradient's cosine is {cosine}");
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;
