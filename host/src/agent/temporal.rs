@@ -49,7 +49,8 @@ impl Block {
             (_, Precision::F32) => Way::Plain(N_PLAIN_THREADS),
             (_, Precision::Bf16) => Way::Tensor,
         };
-        let block = Self { way, n_rows, window: parameters.sizes.window as u32, precision: parameters.precision, layout };
+        let block =
+            Self { way, n_rows, window: parameters.sizes.window as u32, precision: parameters.precision, layout };
         let next = block.layout.range("trunk.in.weight").start;
         assert_eq!(block.range().end, next, "the kernels know where the block's tensors lie");
         block
@@ -100,9 +101,7 @@ impl TemporalForward {
         match block.way {
             Way::Plain(n_threads) => (
                 temporal_forward_shape(n_rows, window as usize, n_threads),
-                temporal_forward::launch(
-                    rows, embed, in_proj, out_proj, flat, output, stride, window, block.precision,
-                ),
+                temporal_forward::launch(rows, embed, in_proj, out_proj, flat, output, stride, window, block.precision),
             ),
             Way::Tensor => (
                 temporal_forward_tensor_shape(n_rows, window as usize),

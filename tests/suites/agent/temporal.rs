@@ -39,7 +39,8 @@ fn off_no_kernel_of_the_block_is_launched(device: &Device) -> Outcome {
             others.insert(others.len() - 1, "matmul_nn");
         }
         let (of_block, rest): (Vec<_>, Vec<_>) = on.iter().partition(|step| is_of_the_block(step));
-        let (of_block, rest): (Vec<_>, Vec<_>) = (of_block.into_iter().map(name).collect(), rest.into_iter().map(name).collect());
+        let (of_block, rest): (Vec<_>, Vec<_>) =
+            (of_block.into_iter().map(name).collect(), rest.into_iter().map(name).collect());
         ensure!(rest == others, "{child}: {rest:?}, {others:?} expected");
         let want = match *child {
             "ddqn" => vec![&*forward; 2],
@@ -74,7 +75,9 @@ fn state(scene: &Scene) -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
     for (name, buffer) in floats {
         state.push((name, bits(&buffer.read()?)));
     }
-    for (name, buffer) in [("operands", &p.online.shadow), ("target's operands", &p.target.shadow), ("u", &memory.online.u)] {
+    for (name, buffer) in
+        [("operands", &p.online.shadow), ("target's operands", &p.target.shadow), ("u", &memory.online.u)]
+    {
         state.push((name, buffer.read()?.into_iter().map(u32::from).collect()));
     }
     state.push(("counters", bytemuck::cast_slice(&agent.counters.read()?).to_vec()));
@@ -98,7 +101,10 @@ fn off_is_the_graph_without_the_block(device: &Device) -> Outcome {
             ensure!(off == without, "step {step}: {name} differ");
         }
         for ((name, off), (_, on)) in off.iter().zip(&on) {
-            ensure!(off != on || !["h", "gradient", "online"].contains(name), "step {step}: the block changes no {name}");
+            ensure!(
+                off != on || !["h", "gradient", "online"].contains(name),
+                "step {step}: the block changes no {name}"
+            );
         }
     }
     Ok(())
