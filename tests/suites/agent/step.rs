@@ -353,7 +353,7 @@ fn resumed(scene: &Scene, before: reference_step::State) -> Result<reference_ste
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let run = || -> Result<(Vec<u32>, Vec<u32>), Failed> {
-        let scene = Scene::new(device, config(Precision::Bf16))?;
+        let scene = Scene::new(device, with_temporal(config(Precision::Bf16)))?;
         (0..4).try_for_each(|_| scene.step())?;
         let bits = |buffer: &Buffer<f32>| -> Result<Vec<u32>, Failed> {
             Ok(buffer.read()?.into_iter().map(f32::to_bits).collect())
@@ -367,7 +367,7 @@ fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
 /// A NaN reward of every transition: the loss is not finite, so parameters, moments, targets, priorities and averages stay; the
 /// step is counted and flagged.
 fn a_gated_step_changes_nothing_that_is_learned(device: &Device) -> Outcome {
-    let scene = Scene::new(device, config(Precision::Bf16))?;
+    let scene = Scene::new(device, with_temporal(config(Precision::Bf16)))?;
     scene.step()?;
     let p = &scene.agent.parameters;
     let learned = || -> Result<Vec<Vec<u32>>, Failed> {

@@ -46,7 +46,7 @@ const INF: f32 = f32::INFINITY;
 /// What a NaN of the online pass on s gives.
 const PASS: [(usize, u32); 2] = [(FORWARD, NAN_GATES), (GRADIENT, NAN_GATES)];
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 14] = [
     Fault {
         name: "nan_in_states",
         place: Place::States,
