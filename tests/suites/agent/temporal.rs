@@ -1,6 +1,8 @@
 //! The switch of the temporal block: off, the step is the one that has no block.
 
+use host::agent::NetworkPolicy;
 use host::device::{Buffer, Device};
+use host::eval::backtest::Policy;
 use host::market::Step;
 use onegraph_tests::lab::bits;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -12,6 +14,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("temporal::off_no_kernel_of_the_block_is_launched", off_no_kernel_of_the_block_is_launched),
         case("temporal::off_is_the_graph_without_the_block", off_is_the_graph_without_the_block),
+        case("temporal::a_policy_runs_the_block_where_it_is_on", a_policy_runs_the_block_where_it_is_on),
     ]
 }
 
@@ -106,6 +109,23 @@ fn off_is_the_graph_without_the_block(device: &Device) -> Outcome {
                 "step {step}: the block changes no {name}"
             );
         }
+    }
+    Ok(())
+}
+
+/// Collection and evaluation choose by a policy's launches: the block comes first in them.
+fn a_policy_runs_the_block_where_it_is_on(device: &Device) -> Outcome {
+    const N_ROWS: usize = 5;
+    for (config, is_on) in [(config(Precision::Bf16), false), (with_temporal(config(Precision::Bf16)), true)] {
+        let scene = Scene::new(device, config)?;
+        let (no_draws, actions) = (device.alloc_zeroed(1)?, device.alloc_zeroed(N_ROWS)?);
+        let policy = NetworkPolicy::greedy(device, &scene.agent, &no_draws);
+        let rows = device.alloc_zeroed(N_ROWS * policy.state_stride())?;
+        let steps = policy.act(&rows, &actions)?;
+        let n_of_block = steps.iter().filter(|step| is_of_the_block(step)).count();
+        ensure!(n_of_block == usize::from(is_on), "{n_of_block} launches of the block, on: {is_on}");
+        ensure!(is_of_the_block(&steps[0]) == is_on, "{} comes first, on: {is_on}", name(&steps[0]));
+        scene.run(steps)?;
     }
     Ok(())
 }
