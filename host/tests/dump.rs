@@ -10,12 +10,17 @@ fn onegraph(arguments: &[&str]) -> Output {
     command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
 }
 
-/// Dumps step `n_steps` of the tiny preset.
+/// Dumps step `n_steps` of the tiny preset with the temporal block.
 fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
+    dump_with(folder, n_steps, &[&format!("precision={precision}"), "learners.temporal=true"])
+}
+
+fn dump_with(folder: &Path, n_steps: u32, sets: &[&str]) -> Vec<u8> {
     let (file, steps) = (folder.join(format!("step-{n_steps}.safetensors")), n_steps.to_string());
-    let set = format!("precision={precision}");
     let to = file.to_str().expect("UTF-8");
-    let output = onegraph(&["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--set", &set, "--json"]);
+    let mut arguments = vec!["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--json"];
+    sets.iter().for_each(|set| arguments.extend(["--set", set]));
+    let output = onegraph(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
     let bytes = std::fs::read(&file).expect("the file");
@@ -84,6 +89,23 @@ fn a_step_fits_together() {
         }
     }
 
+    // The temporal block's output is its part of u, and its gradient what W_in sends back.
+    let (first, width) = (40, 64);
+    let (output, d_output) = (floats(&three, "online.temporal"), floats(&three, "d_temporal"));
+    let d_pre_in = floats(&three, "d_pre_in");
+    assert!(output.len() == u.len() / n_inputs * width && output.len() == d_output.len());
+    for (row, d_pre_in) in d_pre_in.chunks(n_outputs).enumerate() {
+        let of_row = row * width..(row + 1) * width;
+        assert_eq!(output[of_row.clone()], u[row * n_inputs + first..][..width], "row {row}");
+        for (column, d) in d_output[of_row].iter().enumerate() {
+            let w = weight.iter().skip(first + column).step_by(n_inputs);
+            let terms: Vec<f64> = d_pre_in.iter().zip(w).map(|(d, w)| d * w * factor).collect();
+            let size: f64 = terms.iter().map(|term| term.abs()).sum();
+            assert_close(*d, terms.iter().sum(), 2e-6 * size, "d_temporal");
+        }
+    }
+    assert!(floats(&three, "gradient.temporal.out_proj.weight").iter().any(|g| *g != 0.0));
+
     for target in floats(&three, "targets").chunks(51) {
         assert_close(target.iter().sum(), 1.0, 1e-5, "mass");
     }
@@ -147,6 +169,16 @@ fn the_documentation_has_every_name_and_no_other() {
             assert!(words.iter().any(|word| word == field), "docs/dump.md lacks {field} of {name}");
         }
     }
+}
+
+#[test]
+fn without_the_temporal_block_its_buffers_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = dump_with(folder.path(), 1, &["learners.temporal=false"]);
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    let names = tensors.names();
+    assert!(names.iter().all(|name| !name.ends_with(".temporal") && *name != "d_temporal"), "{names:?}");
+    assert!(floats(&tensors, "gradient.temporal.out_proj.weight").iter().all(|g| *g == 0.0));
 }
 
 #[test]

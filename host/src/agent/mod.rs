@@ -8,6 +8,7 @@
 //! | [`pass`] | a forward pass |
 //! | [`backward`] | the backward pass |
 //! | [`weight_gradient`] | dW = dy^T x |
+//! | [`temporal`] | the temporal block's launches |
 //! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
 //! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
 //! | [`policy`] | the agent as what chooses actions |
@@ -20,6 +21,7 @@ pub mod pass;
 pub mod policy;
 pub mod spectral;
 pub mod state;
+pub mod temporal;
 pub mod weight_gradient;
 
 pub use backward::Backward;
@@ -28,6 +30,7 @@ pub use pass::Pass;
 pub use policy::NetworkPolicy;
 pub use spectral::SpectralNorm;
 pub use state::Agent;
+pub use temporal::{TemporalBackward, TemporalForward};
 
 pub use crate::config::Learners;
 

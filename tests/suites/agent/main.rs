@@ -2,8 +2,9 @@
 
 mod layout;
 mod step;
+mod temporal;
 
 fn main() {
-    let subjects = [layout::cases(), step::cases()];
+    let subjects = [layout::cases(), step::cases(), temporal::cases()];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }
