@@ -160,6 +160,6 @@ pub fn atom_spacing(
 
 /// Whether the step that the counters stand at is one of every `every`.
 #[inline(always)]
-fn is_due(counters: &Counters, every: u32) -> bool {
+pub(crate) fn is_due(counters: &Counters, every: u32) -> bool {
     every > 0 && (counters.rng_step as u32).is_multiple_of(every)
 }

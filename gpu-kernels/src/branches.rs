@@ -66,7 +66,7 @@ impl Share {
 /// Shapes: h2 `[R, H]`, gate_logits `[R, 32]` (empty when off), gates `[R, 32]`, branch_in operand `[5, R, H]`, of which it writes
 /// slots 1 to 4. Launch: [`row_shape`](lanes::row_shape).
 // Asked for no more blocks, the compiler takes more registers than it would on its own, and spills none.
-#[kernel(cooperative, max_threads = 256, min_blocks = 3)]
+#[kernel(cooperative, conditional, max_threads = 256, min_blocks = 3)]
 pub fn branch_select(
     h2: GlobalSlice<f32>,
     gate_logits: GlobalSlice<f32>,

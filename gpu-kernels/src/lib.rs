@@ -6,6 +6,7 @@ pub mod atoms;
 pub mod boundary;
 pub mod branches;
 pub mod c51;
+pub mod causal;
 pub mod columns;
 pub mod copy;
 pub mod counters;

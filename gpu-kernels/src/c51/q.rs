@@ -9,7 +9,7 @@ use crate::lanes;
 /// Q of every action, and the greedy action of each branch: the lowest index of equal ones, and never a NaN beside a number.
 ///
 /// Shapes: heads `[R, stride]`, atoms `[4, K]`, q `[R, 13]`, greedy `[R]`. Launch: [`lanes::row_shape`] (R, lanes).
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, conditional, max_threads = 256)]
 pub fn c51_q(
     heads: GlobalSlice<f32>,
     atoms: GlobalSlice<f32>,

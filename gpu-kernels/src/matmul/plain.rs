@@ -20,7 +20,7 @@ const ACROSS: usize = TILE / EACH;
 /// k 2^-24 sum |a b|.
 ///
 /// Shapes as for [`super::matmul_nt()`], operands of two words. Launch: [`super::matmul_f32_shape`].
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, conditional, max_threads = 256)]
 pub fn matmul_f32(
     a: GlobalSlice<u16>,
     b: GlobalSlice<u16>,

@@ -56,7 +56,7 @@ macro_rules! product {
         /// # Safety
         /// `a` and `b` hold what the products name; each stored row is readable up to the next multiple of 8 elements, and
         /// where that passes the length of the sums, A holds zeros there.
-        #[kernel(cooperative, max_threads = 256)]
+        #[kernel(cooperative, conditional, max_threads = 256)]
         pub unsafe fn $name(
             a: *const u16,
             b: *const u16,

@@ -20,7 +20,7 @@ pub const fn temporal_forward_shape(n_rows: usize, window: usize, n_threads: u32
 /// Shapes: rows `[R, stride]`, the first T F columns the bars, oldest first, F = 24; embed `[64, 24]`, in_proj `[292, 64]`, out_proj
 /// `[64, 128]` operands; parameters `[`[`N_PARAMETERS`](super::N_PARAMETERS)`]`, the temporal part of the flat ones; output `[R, 64]`.
 /// T = window, a multiple of 4, at most 64; stride a multiple of 4. Launch: [`temporal_forward_shape`].
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, conditional, max_threads = 256)]
 pub fn temporal_forward(
     rows: GlobalSlice<f32>,
     embed: GlobalSlice<u16>,

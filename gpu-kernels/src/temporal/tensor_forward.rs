@@ -30,7 +30,7 @@ pub const fn temporal_forward_tensor_shape(n_rows: usize, window: usize) -> Laun
 /// [`temporal_forward()`](super::temporal_forward()) of bf16 operands on the tensor cores; it differs by the order of the products' sums.
 ///
 /// Shapes: as there. Launch: [`temporal_forward_tensor_shape`].
-#[kernel(cooperative, max_threads = 256, min_blocks = 2)]
+#[kernel(cooperative, conditional, max_threads = 256, min_blocks = 2)]
 pub fn temporal_forward_tensor(
     rows: GlobalSlice<f32>,
     embed: GlobalSlice<u16>,

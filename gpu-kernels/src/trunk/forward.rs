@@ -16,7 +16,7 @@ pub const fn residual_out_shape(n_rows: usize, hidden: usize) -> LaunchShape {
 ///
 /// Shapes: pre_in `[R, H]`, gain_in `[H]`, film `[2H]` (g, then s), next_gain `[H]`, h0 `[R, H]`, n0 operand `[R, H]`. Launch:
 /// [`row_shape`](lanes::row_shape).
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, conditional, max_threads = 256)]
 pub fn trunk_entry(
     pre_in: GlobalSlice<f32>,
     gain_in: GlobalSlice<f32>,
@@ -51,7 +51,7 @@ pub fn trunk_entry(
 ///
 /// Shapes: h, z, h_next `[R, H]`, scalars `[1]`, of which it reads `depth_mask[block_index]` (passes without stochastic depth bring
 /// scalars whose mask is the keep probability), next_gain `[H]`, n_next operand `[R, H]`. Launch: [`row_shape`](lanes::row_shape).
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, conditional, max_threads = 256)]
 pub fn residual_norm(
     h: GlobalSlice<f32>,
     z: GlobalSlice<f32>,
@@ -99,7 +99,7 @@ fn store_normed(
 ///
 /// Shapes: h, z, h_next `[R, H]`, scalars `[1]` as of [`residual_norm()`], out operand `[R, H]`: slot 0 of the branches' input.
 /// Launch: [`residual_out_shape`].
-#[kernel(max_threads = 256)]
+#[kernel(conditional, max_threads = 256)]
 pub fn residual_out(
     h: GlobalSlice<f32>,
     z: GlobalSlice<f32>,

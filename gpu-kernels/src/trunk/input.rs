@@ -36,7 +36,7 @@ pub const fn trunk_input_shape(n_rows: usize) -> LaunchShape {
 ///
 /// Shapes: rows `[R, stride]`, stride a multiple of 4, each `[window x 24 | portfolio 15 | goal 1 | padding]`, oldest bar first;
 /// temporal `[R, 64]`, attention `[R, 64]`, bottleneck `[R, 32]`, or empty; u operand `[R, 200]`. Launch: [`trunk_input_shape`].
-#[kernel(max_threads = 256)]
+#[kernel(conditional, max_threads = 256)]
 pub fn trunk_input(
     rows: GlobalSlice<f32>,
     temporal: GlobalSlice<f32>,

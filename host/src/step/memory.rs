@@ -3,12 +3,13 @@
 use gpu_kernels::adamw::CHUNK;
 use gpu_kernels::atoms::n_mass_blocks;
 use gpu_kernels::c51::{loss_partials_len, row_loss};
+use gpu_kernels::causal::n_pass_rows;
 use gpu_kernels::norm::{learner_range, n_partial_norms};
 use gpu_kernels::prune;
 use gpu_kernels::scan::n_scan_blocks;
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
-use shared_types::market::N_BRANCHES;
+use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{
     GradientNorm, LearnerRange, LossTotals, PruneTensor, Readback, SnapshotProducts, UpdateScalars, VaccineScalars,
     learner, nan_flags,
@@ -167,6 +168,8 @@ pub struct StepMemory {
     pub flags: Buffer<u32>,
     /// Scratch of the targets' mean.
     pub mass_partials: Buffer<f32>,
+    /// What the causal sensitivity works on, where it is on; written by `maintenance`.
+    pub causal: Option<CausalMemory>,
     /// \[B\]; written by `iql_modulate`.
     pub td_errors: Buffer<bf16>,
     /// \[1\], on the device; its mirror is in the host's pages.
@@ -221,8 +224,39 @@ impl StepMemory {
             chunks: device.upload(&chunk_bytes(&parameters.layout))?,
             flags: device.alloc_zeroed(nan_flags::N_STAGES)?,
             mass_partials: device.alloc_zeroed(n_mass_blocks(n) * N_BRANCHES * sizes.atoms)?,
+            causal: agent.learners.causal.then(|| CausalMemory::new(device, config, agent)).transpose()?,
             td_errors: device.alloc_zeroed(n)?,
             readback: device.alloc_zeroed(1)?,
+        })
+    }
+}
+
+/// Memory of the causal sensitivity, R = min(256, B).
+pub struct CausalMemory {
+    /// Rows with and without interventions, \[25 R, state_stride\].
+    pub rows: Buffer<f32>,
+    /// 1 in a step that measures.
+    pub due: Buffer<u32>,
+    /// Online pass on the rows.
+    pub pass: Pass,
+    /// Its Q, \[25 R, 13\].
+    pub q: Buffer<f32>,
+    /// Its greedy actions, \[25 R\].
+    pub actions: Buffer<[u8; N_BRANCHES]>,
+    /// Each feature's sensitivity when it was measured last, \[24\].
+    pub sensitivity: Buffer<f32>,
+}
+
+impl CausalMemory {
+    fn new(device: &Device, config: &Config, agent: &Agent) -> Result<Self, DeviceError> {
+        let n = n_pass_rows(config.batch);
+        Ok(Self {
+            rows: device.alloc_zeroed(n * agent.sizes().state_stride())?,
+            due: device.alloc_zeroed(1)?,
+            pass: Pass::new(device, &agent.parameters, n, &agent.learners)?,
+            q: device.alloc_zeroed(n * width::ACTIONS)?,
+            actions: device.alloc_zeroed(n)?,
+            sensitivity: device.alloc_zeroed(N_FEATURES)?,
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | child graph |
 //! |---|---|
-//! | `counters`, `per_sample`, `spectral`, `ddqn`, `forward`, `adam_grad`, `adam_update`, `maintenance`, `iql_modulate`, `per_priority` | its own |
+//! | `counters`, `per_sample`, `spectral`, `ddqn`, `forward`, `adam_grad`, `maintenance`, `adam_update`, `iql_modulate`, `per_priority` | its own |
 //! | `memory`, `chunks` | what they work on |
 //! | `control`, `readback` | what the host tells the step, and is told |
 //! | `rescoring` | what works out stale priorities between epochs |
@@ -72,8 +72,8 @@ pub fn children(parts: &StepParts<'_>) -> Vec<(&'static str, Vec<Step>)> {
         ("ddqn", ddqn::launches),
         ("forward", forward::launches),
         ("adam_grad", adam_grad::launches),
-        ("adam_update", adam_update::launches),
         ("maintenance", maintenance::launches),
+        ("adam_update", adam_update::launches),
         ("iql_modulate", iql_modulate::launches),
         ("per_priority", per_priority::launches),
     ];

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytemuck::Pod;
 use gpu_kernels::c51::row_loss;
 use gpu_kernels::heads::HeadColumns;
-use shared_types::market::N_BRANCHES;
+use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{Precision, isv, learner};
 
 use super::{TrainError, Trainer};
@@ -253,6 +253,9 @@ impl Dump {
 
     fn state(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
         let (agent, memory) = (&trainer.agent, trainer.memory());
+        if let Some(causal) = &memory.causal {
+            self.buffer("causal.sensitivity", &[N_FEATURES], &causal.sensitivity)?;
+        }
         self.values("isv.before", &[isv::LEN], &before.bus)?;
         self.buffer("isv.after", &[isv::LEN], &agent.bus)?;
         self.buffer("atoms", &[N_BRANCHES, self.atoms], &agent.atoms)?;

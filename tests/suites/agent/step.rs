@@ -56,6 +56,7 @@ pub fn config(precision: Precision) -> Config {
     config.precision = precision;
     config.capacity = 256;
     config.batch = 33;
+    config.causal.every = 2;
     config.learners.temporal = false;
     config
 }
@@ -85,6 +86,7 @@ fn expected_config(config: &Config) -> expected::Config {
         adaptive_clip: true,
         vaccine: config.learners.vaccine,
         pruning: config.prunes(),
+        causal: config.learners.causal,
         ..expected::Learners::CORE
     };
     let steps = config.steps_per_fold();
@@ -96,6 +98,7 @@ fn expected_config(config: &Config) -> expected::Config {
         atom_bounds: (config.v_min, config.v_max),
         alpha_cql: config.alpha_cql,
         vaccine_weight: config.vaccine.weight,
+        causal_every: config.causal.every.into(),
         prune: expected::PruneSchedule {
             final_sparsity: config.prune.final_sparsity,
             start: config.prune.start.into(),
@@ -255,7 +258,7 @@ impl Scene {
         let draws = reference_step::Draws {
             depth_uniforms: (0..2).map(uniform).collect(),
             denoise_normals: Matrix::zeros(n, 24),
-            causal_uniform: 0.0,
+            causal_uniform: philox::uniform(seed, stream::CAUSAL, step, 0).into(),
         };
         let (mut rewards, achieved) = (of(&rewards), ring.achieved.read()?);
         let episodes = ring.episode_ids.read()?;
@@ -375,6 +378,10 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let theta = agent.parameters.layout.group(Group::Theta);
         let cosine = cosine(&got[theta.clone()], &out.first.params.flat[theta]);
         ensure!(cosine >= 0.999, "step {step}: the gradient's cosine is {cosine}");
+        ensure!(out.causal.is_some() == (step == 1), "step {step} measures sensitivities");
+        if let (Some(want), Some(got)) = (&out.causal, &memory.causal) {
+            check(&what("sensitivities"), &got.sensitivity.read()?, want, activation)?;
+        }
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;

@@ -48,6 +48,8 @@ fn off_no_kernel_of_the_block_is_launched(device: &Device) -> Outcome {
         let want = match *child {
             "ddqn" => vec![&*forward; 2],
             "forward" => vec![&*forward],
+            // The pass of the causal sensitivity.
+            "maintenance" => vec![&*forward],
             "adam_grad" => vec![&*backward, "temporal_gradient"],
             _ => vec![],
         };

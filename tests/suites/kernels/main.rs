@@ -1,5 +1,6 @@
 //! The kernels, each against numbers worked out another way, on both backends.
 
+mod causal;
 mod copy;
 mod counters;
 mod gather;
@@ -16,6 +17,7 @@ mod seg_tree_sample;
 
 fn main() {
     let subjects = [
+        causal::cases(),
         copy::cases(),
         counters::cases(),
         gather::cases(),

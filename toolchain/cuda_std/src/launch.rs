@@ -225,6 +225,15 @@ pub struct ClaimConflict {
 pub struct Binder {
     words: Vec<Box<[u128]>>,
     claims: Vec<Claim>,
+    condition: Option<Condition>,
+}
+
+/// The last parameter of a conditional kernel: the word that says whether it does anything.
+enum Condition {
+    /// No word: it always does.
+    Always,
+    /// It does where the word is not 0.
+    If(MemoryRange),
 }
 
 impl Binder {
@@ -257,6 +266,12 @@ impl Binder {
     /// Adds a bare pointer.
     pub fn pointer<T>(&mut self, parameter: &'static str, range: &MemoryRange, access: Access) {
         self.claim(parameter, range, access, false);
+    }
+
+    /// Adds the condition of a conditional kernel, as a null pointer: it always runs.
+    pub fn condition(&mut self) {
+        self.value(&0u64);
+        self.condition = Some(Condition::Always);
     }
 
     fn claim(&mut self, parameter: &'static str, range: &MemoryRange, access: Access, tracked: bool) {
@@ -294,10 +309,39 @@ impl Launch {
         self
     }
 
+    /// The same launch, which does nothing where `word` is 0 when it comes to run: a `#[kernel(conditional)]` in a graph that is
+    /// replayed as it is.
+    ///
+    /// # Panics
+    /// If the kernel is not conditional.
+    #[must_use]
+    pub fn only_if(mut self, word: &DevicePtr<'_, u32>) -> Self {
+        let name = self.info.name;
+        assert!(
+            self.binder.condition.is_some(),
+            "kernel `{name}` takes no condition: mark it `#[kernel(conditional)]`"
+        );
+        let range = word.memory().clone();
+        self.binder.words.pop();
+        self.binder.claim("condition", &range, Access::Read, true);
+        self.binder.condition = Some(Condition::If(range));
+        self
+    }
+
+    /// Whether the launch does anything now. For memory that the host reaches, so for the CPU target.
+    pub(crate) fn is_due(&self) -> bool {
+        let Some(Condition::If(range)) = &self.binder.condition else { return true };
+        // SAFETY: `DevicePtr` promises an aligned `u32` in memory that the range keeps alive; launches follow each other, so
+        // nothing writes it now.
+        unsafe { (range.address() as *const u32).read() != 0 }
+    }
+
     /// Calls the substitute, if there is one.
     pub(crate) fn run_substitute(&self) -> bool {
         if let Some(substitute) = &self.substitute {
-            substitute(self.claims());
+            // Those that the kernel's own parameters make: the condition's is the last.
+            let n_conditions = usize::from(matches!(self.binder.condition, Some(Condition::If(_))));
+            substitute(&self.claims()[..self.claims().len() - n_conditions]);
         }
         self.substitute.is_some()
     }

@@ -9,6 +9,7 @@ use syn::{Error, FnArg, Ident, ItemFn, LitInt, Pat, Result, ReturnType, Token, T
 #[derive(Default)]
 struct Options {
     cooperative: bool,
+    conditional: bool,
     max_threads: Option<u32>,
     min_blocks: Option<u32>,
     max_registers: Option<u32>,
@@ -26,6 +27,7 @@ impl Parse for Options {
             }
             match key.to_string().as_str() {
                 "cooperative" => options.cooperative = true,
+                "conditional" => options.conditional = true,
                 "max_threads" => options.max_threads = Some(bound(input, &key, 1024)?),
                 "min_blocks" => options.min_blocks = Some(bound(input, &key, 32)?),
                 "max_registers" => options.max_registers = Some(bound(input, &key, 255)?),
@@ -34,8 +36,8 @@ impl Parse for Options {
                     return Err(Error::new(
                         key.span(),
                         format!(
-                            "unknown option `{other}`; known are `cooperative`, `max_threads = N`, `min_blocks = N`, \
-                             `max_registers = N`, `max_cluster = N`"
+                            "unknown option `{other}`; known are `cooperative`, `conditional`, `max_threads = N`, \
+                             `min_blocks = N`, `max_registers = N`, `max_cluster = N`"
                         ),
                     ));
                 }
@@ -169,6 +171,17 @@ fn gpu_entry(options: &Options, function: &ItemFn, parameters: &[Parameter]) -> 
         quote!(<#param as ::cuda_std::param::KernelParam>::from_abi(#first, #second))
     });
     let bounds = bounds_marker(options, name);
+    let (condition, returns) = if options.conditional {
+        let returns = quote! {
+            // SAFETY: null, or a word that the launch keeps alive and that nothing writes while the kernel runs.
+            if !condition.is_null() && unsafe { *condition } == 0 {
+                return;
+            }
+        };
+        (quote!(condition: *const u32), returns)
+    } else {
+        Default::default()
+    };
     quote! {
         #[cfg(target_os = "cuda")]
         #(#attrs)*
@@ -178,7 +191,8 @@ fn gpu_entry(options: &Options, function: &ItemFn, parameters: &[Parameter]) -> 
             clippy::missing_safety_doc,
             reason = "Rust packs and unpacks the parameters; the one caller is the driver"
         )]
-        #vis unsafe extern "ptx-kernel" fn #name(#(#abi),*) {
+        #vis unsafe extern "ptx-kernel" fn #name(#(#abi,)* #condition) {
+            #returns
             #[inline(always)]
             #[allow(unused_unsafe, clippy::too_many_arguments, reason = "the kernel as its author wrote it")]
             #unsafety fn body(#inputs) #block
@@ -217,6 +231,7 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
     let name_string = name.to_string();
     let unsafety = &sig.unsafety;
     let cooperative = options.cooperative;
+    let condition = options.conditional.then(|| quote!(binder.condition();));
     let max_threads = match options.max_threads {
         Some(threads) => quote!(::core::option::Option::Some(#threads)),
         None => quote!(::core::option::Option::None),
@@ -267,6 +282,7 @@ fn cpu_launch(options: &Options, function: &ItemFn, parameters: &[Parameter]) ->
             pub #unsafety fn launch(#(#names: <#params as ::cuda_std::param::KernelParam>::Host<'_>),*) -> ::cuda_std::launch::Launch {
                 let mut binder = ::cuda_std::launch::Binder::new();
                 #(let #names = <#params as ::cuda_std::param::KernelParam>::bind(#names, #strings, &mut binder);)*
+                #condition
                 ::cuda_std::launch::Launch::new(&INFO, binder, move |block: &::cuda_std::cpu::Block<'_>| {
                     block.run(|| {
                         #[allow(unused_unsafe, reason = "a kernel without parameters may be a safe function")]

@@ -20,7 +20,9 @@ fn finish(result: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
 
 /// Marks a function as a kernel.
 ///
-/// `#[kernel(cooperative)]` marks one that uses barriers, shared memory or warp operations. Bounds that the PTX states:
+/// `#[kernel(cooperative)]` marks one that uses barriers, shared memory or warp operations.
+/// `#[kernel(conditional)]` gives it a last parameter of its own, the condition: `Launch::only_if` names a word, and where that is 0
+/// when the launch comes to run, it does nothing. Bounds that the PTX states:
 /// `max_threads = N` a block, `min_blocks = N` on a multiprocessor, `max_registers = N` a thread, `max_cluster = N` blocks.
 #[proc_macro_attribute]
 pub fn kernel(attributes: TokenStream, item: TokenStream) -> TokenStream {

@@ -86,6 +86,9 @@ impl Executor {
         let refused = |message| Fault::of_launch(launch.info(), FaultKind::BadLaunch, message);
         check_shape(shape, launch.info()).map_err(refused)?;
         launch.check_claims().map_err(|error| refused(error.to_string()))?;
+        if !launch.is_due() {
+            return Ok(());
+        }
         if launch.run_substitute() {
             for claim in launch.claims().iter().filter(|claim| claim.access == Access::Write) {
                 if let Some(shadow) = claim.range.shadow() {
