@@ -107,13 +107,13 @@ fn the_mean_is_the_definition_s(lab: &Lab) -> Outcome {
         };
         let got = told.sensitivity.read()?;
         let mut mean = 0.0;
-        for feature in 0..N_FEATURES {
+        for (feature, got) in got.into_iter().enumerate() {
             let of_row = |row: usize| -> f64 {
                 BRANCHES.iter().map(|branch| (most(row, branch) - most((feature + 1) * r + row, branch)).abs()).sum()
             };
             let want = (0..r).map(of_row).sum::<f64>() / (4 * r) as f64;
             let bound = 2f64.powi(-24) * (8.0 + (4 * r) as f64 * want);
-            ensure!((f64::from(got[feature]) - want).abs() <= bound, "{n}, feature {feature}: {} {want}", got[feature]);
+            ensure!((f64::from(got) - want).abs() <= bound, "{n}, feature {feature}: {got} {want}");
             mean += want / N_FEATURES as f64;
         }
         let readback = told.readback.read()?[0];
@@ -158,7 +158,7 @@ fn a_launch_hangs_on_its_word_at_each_replay(device: &Device, lab: &Lab) -> Outc
     word.write(&[1])?;
     let measured = replay()?;
     ensure!(measured != untouched && measured.iter().all(|&x| f32::from_bits(x).is_finite()), "1: everything");
-    told.sensitivity.write(&vec![f32::NAN; N_FEATURES])?;
+    told.sensitivity.write(&[f32::NAN; N_FEATURES])?;
     word.write(&[0])?;
     ensure!(replay()? == untouched, "0 again: nothing");
     // A kernel without a condition would run whatever the word says.
