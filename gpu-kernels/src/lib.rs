@@ -14,6 +14,7 @@ pub mod four;
 pub mod gate;
 pub mod gather;
 pub mod heads;
+pub mod iqn;
 pub mod is_weights;
 pub mod isv;
 pub mod lanes;

@@ -35,6 +35,8 @@ pub struct Agent {
     pub spacing: Buffer<f32>,
     /// Atoms, \[4, K\]; written at an epoch's boundary.
     pub atoms: Buffer<f32>,
+    /// Moving average of IQN's loss, and its first value, \[2\].
+    pub iqn_averages: Buffer<f64>,
     /// Parts that are on.
     pub learners: Learners,
     start: Isv,
@@ -59,6 +61,7 @@ impl Agent {
             keep: device.upload(&[keep])?,
             spacing: device.alloc_zeroed(N_BRANCHES * (sizes.atoms - 1))?,
             atoms: device.alloc_zeroed(N_BRANCHES * sizes.atoms)?,
+            iqn_averages: device.alloc_zeroed(2)?,
             learners: config.learners.clone(),
             start: Isv::at_start(
                 config.tau_init as f32,
@@ -90,6 +93,7 @@ impl Agent {
         self.counters.zero()?;
         self.scalars.write(&[StepScalars { health_at_epoch: 1.0, ..StepScalars::zeroed() }])?;
         self.spacing.zero()?;
+        self.iqn_averages.zero()?;
         runner.run([self.update_atoms()])?;
         runner.run(self.spectral.start(&self.parameters, self.seed))
     }
@@ -114,6 +118,7 @@ impl Agent {
             ("spectral.scales", &self.spectral.scales),
             ("spacing", &self.spacing),
             ("atoms", &self.atoms),
+            ("iqn.averages", &self.iqn_averages),
             ("isv", &self.bus),
             ("isv.seeded", &self.seeded),
             ("isv.skipped", &self.skipped),

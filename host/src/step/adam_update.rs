@@ -25,6 +25,8 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.totals.view(),
         memory.update.view(),
         agent.counters.view(),
+        memory.iqn_loss().view(),
+        agent.iqn_averages.view_mut(),
         agent.bus.view_mut(),
         agent.seeded.view_mut(),
         agent.skipped.view_mut(),

@@ -40,6 +40,8 @@ impl<'a> World<'a> {
             totals.view(),
             scalars.view(),
             counters.view(),
+            iqn_loss.view(),
+            self.iqn_averages.view_mut(),
             self.bus.view_mut(),
             self.seeded.view_mut(),
             self.window.view_mut(),
