@@ -1,9 +1,10 @@
 //! The agent: its parameters and its step, against the reference's.
 
+mod iqn;
 mod layout;
 mod step;
 
 fn main() {
-    let subjects = [layout::cases(), step::cases()];
+    let subjects = [layout::cases(), step::cases(), iqn::cases()];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

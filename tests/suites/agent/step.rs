@@ -1,12 +1,14 @@
 //! One whole step of the graph against the float64 reference: the core agent's children, number by number.
 
+use std::sync::Arc;
+
 use gpu_kernels::philox;
 use host::agent::Agent;
 use host::config::{Config, DataSource, Preset};
 use host::device::{Buffer, Device};
 use host::graph::ParentGraph;
 use host::images::KERNELS;
-use host::market::Runner;
+use host::market::{Runner, Step};
 use host::step::{self, ControlPage, Pages, ReadbackReader, Replay, StepMemory, StepParts};
 use onegraph_tests::lab::Numbers;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -15,26 +17,49 @@ use reference::layout::Tensors;
 use reference::matrix::Matrix;
 use reference::step as reference_step;
 
-use shared_types::{Precision, stream};
+use shared_types::{Precision, isv, stream};
+
+use crate::iqn;
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("step::unrounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::F32)),
-        case("step::rounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::Bf16)),
+        case("step::unrounded_steps_are_the_references", |device| {
+            steps_are_the_references(device, config(Precision::F32))
+        }),
+        case("step::rounded_steps_are_the_references", |device| {
+            steps_are_the_references(device, config(Precision::Bf16))
+        }),
+        case("step::unrounded_steps_with_iqn_are_the_references", |device| {
+            steps_are_the_references(device, with_iqn(config(Precision::F32)))
+        }),
+        case("step::rounded_steps_with_iqn_are_the_references", |device| {
+            steps_are_the_references(device, with_iqn(config(Precision::Bf16)))
+        }),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ]
 }
 
 const SEED: u64 = 0x0bad_cafe_1234_5678;
+/// IQN's readiness as a scene begins.
+const IQN_READINESS: f32 = 0.5;
+/// And the first of its losses.
+const IQN_FIRST_LOSS: f64 = 4.0;
 
-/// The preset `tiny`, without the learners that later children bring.
-fn config(precision: Precision) -> Config {
+/// The preset `tiny`, without the learners that have a switch of their own in the cases.
+pub fn config(precision: Precision) -> Config {
     let mut config = Config::preset(Preset::Tiny, DataSource::Simulator);
     config.seed = SEED;
     config.precision = precision;
     config.capacity = 256;
     config.batch = 33;
+    config.learners.iqn = false;
+    config
+}
+
+/// The same with IQN's head.
+pub fn with_iqn(mut config: Config) -> Config {
+    config.learners.iqn = true;
     config
 }
 
@@ -48,6 +73,7 @@ fn expected_config(config: &Config) -> expected::Config {
         selection: true,
         spacing: true,
         cql: true,
+        iqn: config.learners.iqn,
         adaptive_clip: true,
         ..expected::Learners::CORE
     };
@@ -59,6 +85,7 @@ fn expected_config(config: &Config) -> expected::Config {
         },
         atom_bounds: (config.v_min, config.v_max),
         alpha_cql: config.alpha_cql,
+        lambda_iqn: config.lambda_iqn,
         lr: config.lr,
         clip: config.clip,
         tau: (config.tau_init, config.tau_final),
@@ -68,19 +95,21 @@ fn expected_config(config: &Config) -> expected::Config {
     }
 }
 
-struct Scene {
+pub struct Scene {
     graph: ParentGraph,
     stream: host::device::Stream,
-    agent: Agent,
-    replay: Replay,
-    memory: StepMemory,
-    reader: ReadbackReader,
-    config: Config,
+    pub agent: Agent,
+    pub replay: Replay,
+    pub memory: StepMemory,
+    pub reader: ReadbackReader,
+    pub config: Config,
+    pages: Arc<Pages>,
+    device: Device,
 }
 
 impl Scene {
     /// A ring of random transitions with random priorities, lively parameters.
-    fn new(device: &Device, config: Config) -> Result<Self, Failed> {
+    pub fn new(device: &Device, config: Config) -> Result<Self, Failed> {
         let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
         let runner = Runner { device, module: &module, stream: &stream };
         let agent = Agent::new(device, &config)?;
@@ -99,6 +128,14 @@ impl Scene {
         agent.parameters.refresh_operands()?;
         agent.spacing.write(&(0..agent.spacing.len()).map(|_| signed(1.0)).collect::<Vec<_>>())?;
         runner.run([agent.update_atoms()])?;
+        if config.learners.iqn {
+            // As after many steps: at the first step's readiness of 0 the trunk would learn nothing of IQN.
+            let mut bus = agent.bus.read()?;
+            bus[isv::IQN_READINESS] = IQN_READINESS;
+            agent.bus.write(&bus)?;
+            agent.seeded.write(&[1 << isv::IQN_READINESS])?;
+            agent.iqn_averages.write(&[IQN_FIRST_LOSS * f64::from(1.0 - IQN_READINESS), IQN_FIRST_LOSS])?;
+        }
 
         let replay = Replay::new(device, config.capacity, config.window as usize)?;
         let ring = &replay.ring;
@@ -129,16 +166,23 @@ impl Scene {
             StepParts { device, config: &config, agent: &agent, replay: &replay, memory: &memory, pages: &pages };
         let graph = step::compose(&parts)?;
         drop(module);
-        Ok(Self { graph, stream, agent, replay, memory, reader: ReadbackReader::new(pages), config })
+        let (reader, device) = (ReadbackReader::new(Arc::clone(&pages)), device.clone());
+        Ok(Self { graph, stream, agent, replay, memory, reader, config, pages, device })
     }
 
-    fn step(&self) -> Outcome {
+    /// The children that the graph was captured from.
+    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
+        let Self { device, config, agent, replay, memory, pages, .. } = self;
+        step::children(&StepParts { device, config, agent, replay, memory, pages })
+    }
+
+    pub fn step(&self) -> Outcome {
         self.graph.launch(&self.stream)?;
         Ok(self.stream.synchronize()?)
     }
 
     /// The reference's agent with the device's parameters.
-    fn reference(&self) -> Result<reference_step::State, Failed> {
+    pub fn reference(&self) -> Result<reference_step::State, Failed> {
         let config = expected_config(&self.config);
         let mut state = reference_step::State::new(config, SEED, self.config.e_start, stream::SPECTRAL);
         let agent = &self.agent;
@@ -158,11 +202,16 @@ impl Scene {
         let (k, spacing) = (self.config.atoms - 1, agent.spacing.read()?);
         state.spacing = spacing.chunks(k).map(|branch| branch.iter().map(|&x| f64::from(x)).collect()).collect();
         state.refresh_atoms();
+        if self.config.learners.iqn {
+            let [ema, first] = agent.iqn_averages.read()?[..] else { unreachable!("two averages") };
+            state.iqn.ema_and_first = Some((ema, first));
+            state.isv.entries[isv::IQN_READINESS] = state.readiness();
+        }
         Ok(state)
     }
 
     /// What was sampled in the last step, as the reference takes it.
-    fn batch(&self) -> Result<(reference_step::Batch, reference_step::Draws), Failed> {
+    pub fn batch(&self) -> Result<(reference_step::Batch, reference_step::Draws), Failed> {
         let (ring, batch) = (&self.replay.ring, &self.memory.batch);
         let indices = batch.indices.read()?;
         let width = self.agent.sizes().state_dim();
@@ -206,7 +255,7 @@ fn relative(got: &[f32], want: &[f64]) -> f64 {
     if size == 0.0 { off.sqrt() } else { (off / size).sqrt() }
 }
 
-fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
+pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
     let off = relative(got, want);
     println!("{what}: {off:.1e} of {bound:.0e}");
     ensure!(off <= bound, "{what} is off by {off:e} relative, bound {bound:e}");
@@ -217,8 +266,9 @@ fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 ///
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
-fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
-    let scene = Scene::new(device, config(precision))?;
+fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
+    let precision = config.precision;
+    let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
         Precision::F32 => (1e-5, 1e-5, 1e-5, 1e-5),
@@ -227,6 +277,7 @@ fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
     for step in 0..3 {
         scene.step()?;
         let (batch, draws) = scene.batch()?;
+        let before = state.clone();
         let out = reference_step::step(&mut state, &batch, &draws);
         ensure!(!out.gated, "the reference's step {step} is gated");
         let (memory, agent) = (&scene.memory, &scene.agent);
@@ -246,11 +297,18 @@ fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
         let totals = memory.totals.read()?[0];
         check(&what("J"), &[totals.objective], &[out.at.total], objective)?;
         check(&what("mse"), &[totals.mse], &[out.at.losses.mse], activation)?;
+        iqn::is_the_references(&format!("step {step}, "), &scene, &before, &state, &out, (activation, gradient, objective))?;
         let got = agent.parameters.gradient.read()?;
         for tensor in agent.parameters.layout.tensors() {
             let want = &out.first.params.flat[tensor.range()];
-            if want.iter().any(|&x| x != 0.0) {
-                check(&what(&format!("gradient of {}", tensor.name)), &got[tensor.range()], want, gradient)?;
+            let got = &got[tensor.range()];
+            let learns = want.iter().any(|&x| x != 0.0);
+            if tensor.name.starts_with("iqn.") {
+                ensure!(learns == scene.config.learners.iqn, "the reference's gradient of {}", tensor.name);
+                ensure!(learns || got.iter().all(|&x| x == 0.0), "{} learns though it is off", tensor.name);
+            }
+            if learns {
+                check(&what(&format!("gradient of {}", tensor.name)), got, want, gradient)?;
             }
         }
         let published = scene.reader.read().ok_or("nothing was published")?;
@@ -285,13 +343,14 @@ fn resumed(scene: &Scene, before: reference_step::State) -> Result<reference_ste
         target: now.target,
         online_u: now.online_u,
         target_u: now.target_u,
+        iqn: now.iqn,
         ..before
     })
 }
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let run = || -> Result<(Vec<u32>, Vec<u32>), Failed> {
-        let scene = Scene::new(device, config(Precision::Bf16))?;
+        let scene = Scene::new(device, with_iqn(config(Precision::Bf16)))?;
         (0..4).try_for_each(|_| scene.step())?;
         let bits = |buffer: &Buffer<f32>| -> Result<Vec<u32>, Failed> {
             Ok(buffer.read()?.into_iter().map(f32::to_bits).collect())

@@ -23,12 +23,16 @@ struct World<'a> {
     bus: Buffer<f32>,
     seeded: Buffer<u64>,
     window: Buffer<u32>,
+    iqn_averages: Buffer<f64>,
+    /// IQN's own loss; none with IQN off.
+    iqn_loss: Vec<f32>,
 }
 
 impl<'a> World<'a> {
     fn new(lab: &'a Lab<'a>) -> Result<Self, DeviceError> {
         let bus = lab.upload(&Isv::at_start(0.05, 1.0, -10.0, 10.0).entries)?;
-        Ok(Self { lab, bus, seeded: lab.zeroed(1)?, window: lab.zeroed(SKIP_WORDS)? })
+        let (seeded, window, iqn_averages) = (lab.zeroed(1)?, lab.zeroed(SKIP_WORDS)?, lab.zeroed(2)?);
+        Ok(Self { lab, bus, seeded, window, iqn_averages, iqn_loss: Vec::new() })
     }
 
     fn step(&self, totals: LossTotals, squared_norm: f32, gated: bool, rng_step: i32) -> Result<(), DeviceError> {
@@ -36,6 +40,7 @@ impl<'a> World<'a> {
         let scalars = [UpdateScalars { gate, squared_norm, ..UpdateScalars::default() }; N_LEARNERS];
         let (totals, scalars) = (self.lab.upload(&[totals])?, self.lab.upload(&scalars)?);
         let counters = self.lab.upload(&[Counters { rng_step, ..Counters::default() }])?;
+        let iqn_loss = self.lab.upload(&self.iqn_loss)?;
         let launch = isv_update::launch(
             totals.view(),
             scalars.view(),
