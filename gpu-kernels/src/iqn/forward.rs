@@ -49,12 +49,7 @@ pub fn iqn_phi(
 ///
 /// Shapes: h `[B, H]`, H a multiple of 4; phi `[8, H]`; product operand `[8 B, H]`, row i 8 + n. Launch: [`iqn_product_shape`].
 #[kernel(max_threads = 256)]
-pub fn iqn_product(
-    h: GlobalSlice<f32>,
-    phi: GlobalSlice<f32>,
-    product: GlobalSliceMut<u16>,
-    precision: Precision,
-) {
+pub fn iqn_product(h: GlobalSlice<f32>, phi: GlobalSlice<f32>, product: GlobalSliceMut<u16>, precision: Precision) {
     let at = thread::index_1d() as usize * VECTOR;
     if at >= h.len() {
         return;

@@ -120,7 +120,8 @@ impl Products {
 
 /// The embedding of the levels as operands, \[8, 64\].
 fn cosines(precision: Precision) -> Vec<u16> {
-    let of_level = |n: usize| (0..N_COSINES).map(move |i| (std::f64::consts::PI * i as f64 * f64::from(level(n))).cos());
+    let of_level =
+        |n: usize| (0..N_COSINES).map(move |i| (std::f64::consts::PI * i as f64 * f64::from(level(n))).cos());
     let words = |cosine: f64| match precision {
         Precision::Bf16 => vec![bf16::from_f32(cosine as f32).to_bits()],
         Precision::F32 => vec![(cosine as f32).to_bits() as u16, ((cosine as f32).to_bits() >> 16) as u16],

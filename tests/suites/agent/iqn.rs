@@ -213,7 +213,10 @@ fn off_is_the_step_in_which_it_weighs_nothing(device: &Device) -> Outcome {
             ensure!(off == weightless, "step {step}: {name} differ");
         }
         for ((name, off), (_, on)) in off.iter().zip(&on) {
-            ensure!(off != on || !["gradient", "online", "readback"].contains(name), "step {step}: IQN changes no {name}");
+            ensure!(
+                off != on || !["gradient", "online", "readback"].contains(name),
+                "step {step}: IQN changes no {name}"
+            );
         }
     }
     ensure!(head(&off)? == at_first, "the head learns though it is off");

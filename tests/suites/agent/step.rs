@@ -297,7 +297,14 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let totals = memory.totals.read()?[0];
         check(&what("J"), &[totals.objective], &[out.at.total], objective)?;
         check(&what("mse"), &[totals.mse], &[out.at.losses.mse], activation)?;
-        iqn::is_the_references(&format!("step {step}, "), &scene, &before, &state, &out, (activation, gradient, objective))?;
+        iqn::is_the_references(
+            &format!("step {step}, "),
+            &scene,
+            &before,
+            &state,
+            &out,
+            (activation, gradient, objective),
+        )?;
         let got = agent.parameters.gradient.read()?;
         for tensor in agent.parameters.layout.tensors() {
             let want = &out.first.params.flat[tensor.range()];
