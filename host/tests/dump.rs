@@ -10,12 +10,17 @@ fn onegraph(arguments: &[&str]) -> Output {
     command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
 }
 
-/// Dumps step `n_steps` of the tiny preset.
+/// Dumps step `n_steps` of the tiny preset with IQN.
 fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
+    dump_with(folder, n_steps, &[&format!("precision={precision}"), "learners.iqn=true"])
+}
+
+fn dump_with(folder: &Path, n_steps: u32, sets: &[&str]) -> Vec<u8> {
     let (file, steps) = (folder.join(format!("step-{n_steps}.safetensors")), n_steps.to_string());
-    let set = format!("precision={precision}");
     let to = file.to_str().expect("UTF-8");
-    let output = onegraph(&["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--set", &set, "--json"]);
+    let mut arguments = vec!["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--json"];
+    sets.iter().for_each(|set| arguments.extend(["--set", set]));
+    let output = onegraph(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
     let bytes = std::fs::read(&file).expect("the file");
@@ -84,6 +89,26 @@ fn a_step_fits_together() {
         }
     }
 
+    // IQN's product is h * phi, and what it adds to dJ / dh what comes back through it; the readiness is that of the step before.
+    let (phi, product, h) = (floats(&three, "iqn.phi"), floats(&three, "iqn.product"), floats(&three, "online.h.2"));
+    let (d_product, d_h) = (floats(&three, "iqn.d_product"), floats(&three, "iqn.d_h"));
+    let readiness = floats(&three, "isv.before")[21];
+    let averages = floats(&three, "iqn.averages.before");
+    assert!(readiness > 0.0, "a readiness of {readiness}");
+    assert_close(readiness, 1.0 - averages[0] / averages[1], 2e-7, "readiness");
+    for (at, (&h, &d)) in h.iter().zip(&d_h).enumerate() {
+        let (row, column) = (at / n_outputs, at % n_outputs);
+        let places = |n: usize| ((row * 8 + n) * n_outputs + column, n * n_outputs + column);
+        (0..8).map(places).for_each(|(at, of_phi)| assert_eq!(product[at] as f32, h as f32 * phi[of_phi] as f32));
+        let terms: Vec<f64> =
+            (0..8).map(places).map(|(at, of_phi)| 0.1 * readiness * d_product[at] * phi[of_phi]).collect();
+        let size: f64 = terms.iter().map(|term| term.abs()).sum();
+        assert_close(d, terms.iter().sum(), 1e-6 * size, "d_h");
+    }
+    let losses = floats(&three, "iqn.row_losses");
+    let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+    assert_close(floats(&three, "head_losses")[1], mean, 1e-6 * mean, "L_iqn");
+
     for target in floats(&three, "targets").chunks(51) {
         assert_close(target.iter().sum(), 1.0, 1e-5, "mass");
     }
@@ -147,6 +172,16 @@ fn the_documentation_has_every_name_and_no_other() {
             assert!(words.iter().any(|word| word == field), "docs/dump.md lacks {field} of {name}");
         }
     }
+}
+
+#[test]
+fn without_iqn_its_buffers_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = dump_with(folder.path(), 1, &["learners.iqn=false"]);
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    let names = tensors.names();
+    assert!(names.iter().all(|name| !name.starts_with("iqn.")), "{names:?}");
+    assert!(floats(&tensors, "gradient.iqn.out.weight").iter().all(|g| *g == 0.0));
 }
 
 #[test]

@@ -20,7 +20,9 @@ const CAPACITY: usize = 64;
 
 fn config(batch: usize) -> Config {
     let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
-    Config { seed: 0xfeed_0123_4567, capacity: CAPACITY, batch, depth_keep_last: 0.5, ..preset }
+    let mut config = Config { seed: 0xfeed_0123_4567, capacity: CAPACITY, batch, depth_keep_last: 0.5, ..preset };
+    config.learners.iqn = true;
+    config
 }
 
 fn transitions(config: &Config, reward_of: impl Fn(usize) -> f32) -> Vec<Transition> {

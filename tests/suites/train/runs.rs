@@ -14,9 +14,11 @@ use host::run::{BarsRecord, Checkpoint, CheckpointId, RunFolder, RunRecord};
 use host::train::{Run, RunEnd, TrainError};
 use onegraph_tests::{Failed, Outcome, ensure};
 
-/// The preset `tiny`.
+/// The preset `tiny` with IQN.
 pub fn tiny() -> Config {
-    Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) }
+    let mut config = Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) };
+    config.learners.iqn = true;
+    config
 }
 
 /// An epoch of `tiny` on hardly more bars than its parts need, so that a run is over in a second or two.
