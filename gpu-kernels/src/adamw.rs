@@ -2,9 +2,10 @@
 //!
 //! | value | equation |
 //! |---|---|
+//! | g | the gradient, plus for theta a multiple of the last applied one ([`vaccine`](crate::vaccine)); 0 where pruned |
 //! | m | 0.9 m + 0.1 s g, s = min(1, clip / norm) |
 //! | v | 0.999 v + 0.001 (s g)^2 |
-//! | w | w - lr (m c1 / (sqrt(v c2) + 1e-8) + wd w), c = 1 / (1 - beta^t) |
+//! | w | w - lr (m c1 / (sqrt(v c2) + 1e-8) + wd w), c = 1 / (1 - beta^t); 0 where pruned |
 //! | w' | w' + tau (w - w'), w as before the update |
 //!
 //! Source: Loshchilov and Hutter 2019, algorithm 2, the decay multiplied by the learning rate alone; Lillicrap et al. 2016,
@@ -15,9 +16,9 @@
 //! that one launch does all learners, and what is done besides; gaps between tensors are 0 and stay so.
 
 use cuda_std::prelude::*;
-use shared_types::{Precision, UpdateScalars, nan_flags};
+use shared_types::{Precision, UpdateScalars, VaccineScalars, nan_flags};
 
-use crate::{lanes, math, non_finite, operand};
+use crate::{lanes, math, non_finite, operand, prune};
 
 /// Rates of the two moments.
 pub const BETAS: (f64, f64) = (0.9, 0.999);
@@ -50,7 +51,8 @@ pub const fn adamw_shape(n: usize, lanes: u32) -> LaunchShape {
 ///
 /// A parameter or moment that would not be a finite number stays with its moments as it is, and is flagged under `update`: the
 /// gate has seen to the gradient, so this takes a learning rate or weights that are beyond f32. So does a target.
-/// Shapes: gradient, params, first, second `[n]`, n a multiple of 64; chunks `[n / 64]`; scalars `[L]`; target `[n_target]`, that of the
+/// Shapes: gradient, params, first, second `[n]`, n a multiple of 64; chunks `[n / 64]`; scalars `[L]`; vaccine \[1\]; masks as
+/// [`prune`] has them; snapshot, the first elements of the gradient before, or empty without the vaccine; target `[n_target]`, that of the
 /// first n_target elements, a multiple of 64; shadow, target_shadow `[n]` and `[n_target]` operands, read as matrices at the
 /// parameters' offsets; flags `[7]`. Launch: [`adamw_shape`].
 #[kernel(max_threads = 256)]
@@ -58,6 +60,9 @@ pub fn adamw(
     gradient: GlobalSlice<f32>,
     chunks: GlobalSlice<u8>,
     scalars: GlobalSlice<UpdateScalars>,
+    vaccine: GlobalSlice<VaccineScalars>,
+    masks: GlobalSlice<u32>,
+    snapshot: GlobalSliceMut<f32>,
     params: GlobalSliceMut<f32>,
     first: GlobalSliceMut<f32>,
     second: GlobalSliceMut<f32>,
@@ -67,8 +72,22 @@ pub fn adamw(
     flags: GlobalSliceMut<u32>,
     precision: Precision,
 ) {
-    let memory =
-        Memory { gradient, chunks, scalars, params, first, second, target, shadow, target_shadow, flags, precision };
+    let memory = Memory {
+        gradient,
+        chunks,
+        scalars,
+        multiple: vaccine.get(0).multiple,
+        masks,
+        snapshot,
+        params,
+        first,
+        second,
+        target,
+        shadow,
+        target_shadow,
+        flags,
+        precision,
+    };
     let n = memory.params.len();
     if lanes::of_block(N_THREADS) == 1 {
         let start = thread::block_idx_x() as usize * TILE_ALONE;
@@ -88,6 +107,10 @@ struct Memory<'a> {
     gradient: GlobalSlice<'a, f32>,
     chunks: GlobalSlice<'a, u8>,
     scalars: GlobalSlice<'a, UpdateScalars>,
+    /// Of the snapshot, that is added to the gradient.
+    multiple: f32,
+    masks: GlobalSlice<'a, u32>,
+    snapshot: GlobalSliceMut<'a, f32>,
     params: GlobalSliceMut<'a, f32>,
     first: GlobalSliceMut<'a, f32>,
     second: GlobalSliceMut<'a, f32>,
@@ -137,8 +160,8 @@ impl Memory<'_> {
         }
         if by.gate & UpdateScalars::GATED == 0 {
             let decay = if chunk & CHUNK_DECAYS != 0 { by.weight_decay } else { 0.0 };
-            let (g, m, v): ([f32; VECTOR], [f32; VECTOR], [f32; VECTOR]) =
-                (self.gradient.load(at), self.first.load(at), self.second.load(at));
+            let (m, v): ([f32; VECTOR], [f32; VECTOR]) = (self.first.load(at), self.second.load(at));
+            let g = self.vaccinated(at);
             let next: [_; VECTOR] = core::array::from_fn(|i| element(before[i], g[i], m[i], v[i], decay, by));
             let mut after = [next.map(|next| next.0), next.map(|next| next.1), next.map(|next| next.2)];
             // Seldom: one by one, since what would be no number stays with its moments as it is.
@@ -152,6 +175,7 @@ impl Memory<'_> {
                 }
             }
             let [params, first, second] = after;
+            let params = prune::kept(&self.masks, at, params);
             self.params.store(at, params);
             self.first.store(at, first);
             self.second.store(at, second);
@@ -160,6 +184,20 @@ impl Memory<'_> {
             }
         }
         found
+    }
+}
+
+impl Memory<'_> {
+    /// The gradient of four elements with what the vaccine adds, where the masks keep it. The snapshot becomes the gradient without.
+    #[inline(always)]
+    fn vaccinated(&self, at: usize) -> [f32; VECTOR] {
+        let gradient = prune::kept(&self.masks, at, self.gradient.load(at));
+        if at >= self.snapshot.len() {
+            return gradient;
+        }
+        let snapshot: [f32; VECTOR] = prune::kept(&self.masks, at, self.snapshot.load(at));
+        self.snapshot.store(at, gradient);
+        core::array::from_fn(|i| gradient[i] + self.multiple * snapshot[i])
     }
 }
 

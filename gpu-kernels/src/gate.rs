@@ -15,11 +15,12 @@
 
 use cuda_std::prelude::*;
 use shared_types::{
-    Counters, GateParams, GradientNorm, LearnerRange, LossTotals, StepScalars, UpdateScalars, isv, learner, nan_flags,
+    Counters, GateParams, GradientNorm, LearnerRange, LossTotals, SnapshotProducts, StepScalars, UpdateScalars,
+    VaccineScalars, isv, learner, nan_flags,
 };
 
 use crate::lanes::{self, N_LANES};
-use crate::{adamw, math, non_finite, norm};
+use crate::{adamw, math, non_finite, norm, vaccine};
 
 const N_THREADS: u32 = (learner::N_LEARNERS * N_LANES) as u32;
 
@@ -32,9 +33,10 @@ pub const fn gate_step_shape(lanes: u32) -> LaunchShape {
 ///
 /// Shapes: totals \[1\], of which it reads J; head_losses \[6\], the own loss of each learner but theta, in the learners' order, 0
 /// for one without (the attention descends J); ranges \[7\] and partials as
-/// [`gradient_norm`](crate::norm::gradient_norm()) has them; step \[1\]; bus \[64\] as the step began, of which it reads clip_ema;
+/// [`gradient_norm`](crate::norm::gradient_norm()) has them; products from [`snapshot_products`](vaccine::snapshot_products()),
+/// none without the vaccine; step \[1\]; bus \[64\] as the step began, of which it reads clip_ema and phi;
 /// seeded \[1\], the averages of the bus that have had a sample, bit by index; counters \[1\], of the step, from which gated learners
-/// take 1 back; gate \[1\], 1 when the whole step is gated, else 0; scalars \[7\]; flags \[7\], to which it adds what gated an update,
+/// take 1 back; gate \[1\], 1 when the whole step is gated, else 0; scalars \[7\]; vaccine \[1\]; flags \[7\], to which it adds what gated an update,
 /// under `forward` (J), `gradient` (theta's norm) and `aux` (a head). Launch: [`gate_step_shape`].
 #[kernel(cooperative, max_threads = 224)]
 pub fn gate_step(
@@ -42,21 +44,26 @@ pub fn gate_step(
     head_losses: GlobalSlice<f32>,
     ranges: GlobalSlice<LearnerRange>,
     partials: GlobalSlice<GradientNorm>,
+    products: GlobalSlice<SnapshotProducts>,
     step: GlobalSlice<StepScalars>,
     bus: GlobalSlice<f32>,
     seeded: GlobalSlice<u64>,
     counters: GlobalSliceMut<Counters>,
     gate: GlobalSliceMut<u32>,
     scalars: GlobalSliceMut<UpdateScalars>,
+    vaccine: GlobalSliceMut<VaccineScalars>,
     flags: GlobalSliceMut<u32>,
     params: GateParams,
 ) {
-    let memory = Memory { totals, head_losses, step, bus, seeded, counters, gate, scalars, flags, params };
+    let memory = Memory { totals, head_losses, step, bus, seeded, counters, gate, scalars, vaccine, flags, params };
     if lanes::of_block(N_THREADS) == 1 {
-        let theta_norm = norm::combined(&partials, &ranges.get(learner::THETA), 0).sum_of_squares;
+        let theta = norm::combined(&partials, &ranges.get(learner::THETA), 0);
+        let theta = memory.vaccinate(theta, vaccine::combined(&products, 0));
+        let theta_norm = theta.sum_of_squares;
         let mut gated = 0;
         for learner in 0..learner::N_LEARNERS {
-            let found = norm::combined(&partials, &ranges.get(learner), 0);
+            let found =
+                if learner == learner::THETA { theta } else { norm::combined(&partials, &ranges.get(learner), 0) };
             gated |= (memory.decide(learner, found, theta_norm) as u32) << learner;
         }
         memory.take_back(gated);
@@ -66,7 +73,14 @@ pub fn gate_step(
     let (learner, lane) = (thread / N_LANES, thread % N_LANES);
     let theta_norm = shared_slice![f32; 1];
     let taken_back = shared_slice![u32; learner::N_LEARNERS];
-    let found = norm::combined(&partials, &ranges.get(learner), lane);
+    let mut found = norm::combined(&partials, &ranges.get(learner), lane);
+    // The whole warp passes the same branch.
+    if learner == learner::THETA {
+        let products = vaccine::combined(&products, lane);
+        if lane == 0 {
+            found = memory.vaccinate(found, products);
+        }
+    }
     if thread == 0 {
         theta_norm.set(0, found.sum_of_squares);
     }
@@ -92,11 +106,21 @@ struct Memory<'a> {
     counters: GlobalSliceMut<'a, Counters>,
     gate: GlobalSliceMut<'a, u32>,
     scalars: GlobalSliceMut<'a, UpdateScalars>,
+    vaccine: GlobalSliceMut<'a, VaccineScalars>,
     flags: GlobalSliceMut<'a, u32>,
     params: GateParams,
 }
 
 impl Memory<'_> {
+    /// Compares theta's gradient with the last applied one, and notes what is added; the norm with it.
+    #[inline(always)]
+    fn vaccinate(&self, found: GradientNorm, products: SnapshotProducts) -> GradientNorm {
+        let phi = self.bus.get(isv::VACCINE_COS_EMA);
+        let (scalars, found) = vaccine::vaccinated(found, products, phi, self.params.vaccine_weight);
+        self.vaccine.set(0, scalars);
+        found
+    }
+
     /// A learner's verdict, scalars and flags; whether its counter is to be taken back.
     #[inline(always)]
     fn decide(&self, learner: usize, found: GradientNorm, theta_norm: f32) -> bool {

@@ -9,7 +9,7 @@
 //! health = 1 / ((1 + k)(1 + |loss_ema - loss_slow| / (loss_slow + 1e-6))), k the updates skipped in the last 1,000 steps.
 
 use cuda_std::prelude::*;
-use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, isv, learner};
+use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, VaccineScalars, isv, learner};
 
 use crate::math;
 
@@ -26,15 +26,16 @@ pub const fn isv_update_shape() -> LaunchShape {
 /// Brings the averages of the losses, the gradient's norm, the TD errors, Q, the rewards and CQL, and IQN's readiness up to the step,
 /// counts a skipped update, and renews the health.
 ///
-/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's and IQN's; counters \[1\],
-/// of which it reads rng_step; iqn_loss \[1\], IQN's own, or \[0\] with IQN off; iqn_averages \[2\], that loss's average and first
-/// value, in f64 because the readiness is their difference; bus \[64\], of which it writes those averages, `IQN_READINESS`,
-/// `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have had a sample, bit by index; window \[33\], as [`SKIP_WORDS`]
-/// says. Launch: [`isv_update_shape`].
+/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's and IQN's, and vaccine \[1\]
+/// of the same; counters \[1\], of which it reads rng_step; iqn_loss \[1\], IQN's own, or \[0\] with IQN off; iqn_averages \[2\], that
+/// loss's average and first value, in f64 because the readiness is their difference; bus \[64\], of which it writes those averages,
+/// `IQN_READINESS`, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have had a sample, bit by index; window \[33\], as
+/// [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
 #[kernel]
 pub fn isv_update(
     totals: GlobalSlice<LossTotals>,
     scalars: GlobalSlice<UpdateScalars>,
+    vaccine: GlobalSlice<VaccineScalars>,
     counters: GlobalSlice<Counters>,
     iqn_loss: GlobalSlice<f32>,
     iqn_averages: GlobalSliceMut<f64>,
@@ -77,6 +78,11 @@ pub fn isv_update(
             had |= 1 << isv::IQN_READINESS;
         }
         seeded.set(0, had);
+        let vaccine = vaccine.get(0);
+        if vaccine.compared != 0 {
+            // From 0, and the first sample does not seed it, as in the paper.
+            bus.set(isv::VACCINE_COS_EMA, averaged(bus.get(isv::VACCINE_COS_EMA), vaccine.cosine, RATE, true));
+        }
     }
     let n_skipped = recorded(&window, counters.get(0).rng_step, gated);
     if gated {

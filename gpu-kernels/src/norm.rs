@@ -13,14 +13,14 @@ use cuda_std::prelude::*;
 use shared_types::{GradientNorm, LearnerRange};
 
 use crate::lanes::{self, N_LANES};
-use crate::{alone, non_finite};
+use crate::{alone, non_finite, prune};
 
-const N_THREADS: u32 = 256;
-const N_WARPS: usize = N_THREADS as usize / N_LANES;
+pub(crate) const N_THREADS: u32 = 256;
+pub(crate) const N_WARPS: usize = N_THREADS as usize / N_LANES;
 /// f32 in 16 bytes, the widest access.
 const VECTOR: usize = 4;
 /// f32 that a block takes in one sweep of its threads.
-const TILE: usize = N_THREADS as usize * VECTOR;
+pub(crate) const TILE: usize = N_THREADS as usize * VECTOR;
 /// Partial norms of a learner at most: 16 a lane of the warp that adds them.
 const N_PARTIALS_MAX: usize = 512;
 
@@ -57,11 +57,18 @@ pub const fn gradient_norm_shape(ranges: &[LearnerRange], lanes: u32) -> LaunchS
     LaunchShape::linear(if n == 0 { 1 } else { n as u32 }, lanes::block_threads(N_THREADS, lanes))
 }
 
-/// Partial squared norms of each learner's gradient, with flags. Shapes: gradient `[n]`, the flat gradient; ranges `[L]` made by
-/// [`learner_range`] one after the other; partials [[`n_partial_norms`]]. Launch: [`gradient_norm_shape`].
+/// Elements of a range of `len` that each of its `n_partials` partial norms is of, but for the last ones.
+pub(crate) const fn stretch(len: usize, n_partials: usize) -> usize {
+    len.div_ceil(TILE).div_ceil(n_partials) * TILE
+}
+
+/// Partial squared norms of each learner's gradient, with flags. Shapes: gradient `[n]`, the flat gradient; masks as
+/// [`prune`] has them, what these take away counting for 0; ranges `[L]` made by [`learner_range`] one after the other; partials
+/// [[`n_partial_norms`]]. Launch: [`gradient_norm_shape`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn gradient_norm(
     gradient: GlobalSlice<f32>,
+    masks: GlobalSlice<u32>,
     ranges: GlobalSlice<LearnerRange>,
     partials: GlobalSliceMut<GradientNorm>,
 ) {
@@ -71,16 +78,16 @@ pub fn gradient_norm(
     let (mut sums, mut flags) = ([0.0; VECTOR], 0);
     // The whole block passes the same branch: it works for one learner.
     if let Some((range, part)) = owner(&ranges, block as u32) {
-        let stretch = (range.len as usize).div_ceil(TILE).div_ceil(range.n_partials as usize) * TILE;
+        let stretch = stretch(range.len as usize, range.n_partials as usize);
         let first = range.start as usize;
         let end = first + (range.len as usize).min((part + 1) * stretch);
         if lanes::of_block(N_THREADS) == 1 {
-            partials.set(block, norm_alone(&gradient, first + part * stretch, end));
+            partials.set(block, norm_alone(&gradient, &masks, first + part * stretch, end));
             return;
         }
         let mut at = first + part * stretch + thread * VECTOR;
         while at < end {
-            let vector: [f32; VECTOR] = gradient.load(at);
+            let vector = prune::kept(&masks, at, gradient.load(at));
             sums = core::array::from_fn(|i| sums[i] + vector[i] * vector[i]);
             flags |= non_finite::of_vector(vector);
             at += TILE;
@@ -110,8 +117,8 @@ pub fn gradient_norm(
 
 /// A partial norm by a block of one thread; of no element from `end` on.
 #[inline(always)]
-fn norm_alone(gradient: &GlobalSlice<f32>, start: usize, end: usize) -> GradientNorm {
-    let sum_of_squares = alone::sum(start..end, |at| gradient.load::<VECTOR>(at).map(|g| g * g));
+fn norm_alone(gradient: &GlobalSlice<f32>, masks: &GlobalSlice<u32>, start: usize, end: usize) -> GradientNorm {
+    let sum_of_squares = alone::sum(start..end, |at| prune::kept(masks, at, gradient.load(at)).map(|g| g * g));
     // A sum that is a number has only numbers for its terms.
     let flags = if sum_of_squares.is_finite() { 0 } else { non_finite::of_range(gradient, start, end) };
     GradientNorm { sum_of_squares, flags }

@@ -2,10 +2,10 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 /// Why a file was not written.
 #[derive(Debug)]
@@ -36,28 +36,53 @@ where
     E: ToString,
 {
     let present = fs::metadata(path).ok();
-    let names_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if names_folder || present.as_ref().is_some_and(|present| present.is_dir()) {
-        return Err(WriteError::path("it is a folder"));
+    if present.as_ref().is_some_and(|present| !present.is_file() && !present.is_dir()) {
+        return write(&mut open_special(path)?, fill);
     }
-    if present.as_ref().is_some_and(|present| !present.is_file()) {
-        let mut device = File::options().write(true).open(path).map_err(WriteError::path)?;
-        return write(&mut device, fill);
+    let mut temporary = new_temporary(path)?;
+    if let Some(present) = present {
+        temporary.as_file().set_permissions(present.permissions()).map_err(WriteError::path)?;
+    }
+    write(temporary.as_file_mut(), fill)?;
+    temporary.as_file().sync_all().map_err(WriteError::writing)?;
+    let path = target(path);
+    temporary.persist(&path).map_err(|error| WriteError::writing(error.error))?;
+    // The new name itself reaches the disk with its folder.
+    sync_folder(path.parent().unwrap_or(Path::new("/"))).map_err(WriteError::writing)
+}
+
+/// Opens a device or pipe to write to it; a pipe that nobody reads is an error, where a plain opening would wait for a reader.
+fn open_special(path: &Path) -> Result<File, WriteError> {
+    let waiting = |error: io::Error| match error.raw_os_error() {
+        Some(libc::ENXIO) => WriteError::path("no process reads from it; start its reader first"),
+        _ => WriteError::path(error),
+    };
+    let open = |flags| File::options().write(true).custom_flags(flags).open(path);
+    // Held until the second is open, so that the reader is still there for it. The second waits, as writers to a full pipe must.
+    let _probe = open(libc::O_NONBLOCK).map_err(waiting)?;
+    open(0).map_err(WriteError::path)
+}
+
+/// Whether a file can be written at `path`, found out before the work whose result goes there. A device or pipe is not
+/// touched, since a pipe's reader would take it for the end.
+pub(crate) fn check_writable(path: &Path) -> Result<(), WriteError> {
+    if fs::metadata(path).is_ok_and(|present| !present.is_file() && !present.is_dir()) {
+        return Ok(());
+    }
+    new_temporary(path).map(drop)
+}
+
+/// An empty file beside the one at `path`, to take its place; it goes when it is dropped.
+fn new_temporary(path: &Path) -> Result<NamedTempFile<File>, WriteError> {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir() {
+        return Err(WriteError::path("it is a folder"));
     }
     let path = target(path);
     let folder = path.parent().unwrap_or(Path::new("/"));
     // In the same folder, since a rename is atomic only within one file system. Opened here, with the mode of any new file:
     // the library's own would be closed to all others, and its errors would name a file that means nothing to the user.
     let new = |path: &Path| File::options().write(true).create_new(true).open(path);
-    let mut temporary = tempfile::Builder::new().make_in(folder, new).map_err(WriteError::path)?;
-    if let Some(present) = present {
-        temporary.as_file().set_permissions(present.permissions()).map_err(WriteError::path)?;
-    }
-    write(temporary.as_file_mut(), fill)?;
-    temporary.as_file().sync_all().map_err(WriteError::writing)?;
-    temporary.persist(&path).map_err(|error| WriteError::writing(error.error))?;
-    // The new name itself reaches the disk with its folder.
-    sync_folder(folder).map_err(WriteError::writing)
+    tempfile::Builder::new().make_in(folder, new).map_err(WriteError::path)
 }
 
 fn write<E: ToString>(
@@ -125,6 +150,17 @@ pub(crate) fn kind_of(file: &fs::Metadata) -> Option<&'static str> {
     .find_map(|(is, name)| is.then_some(name))
 }
 
+/// What the user can do about a path that cannot be read.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "check the path",
+        io::ErrorKind::PermissionDenied => "check its permissions",
+        io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => "name a regular file",
+        io::ErrorKind::InvalidData => "save it as UTF-8",
+        _ => "check the path and the disk",
+    }
+}
+
 /// Reads a regular file. Anything else is an error: a pipe would wait for a writer, and a device may have no end.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     match kind_of(&fs::metadata(path)?) {
@@ -135,8 +171,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads a regular file of text, as [`read`].
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read(path)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text; save it as UTF-8"))
+    String::from_utf8(read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
 }
 
 #[cfg(test)]

@@ -89,6 +89,9 @@ fn the_run_s_own_tests_come_out_the_same_again() {
     let manifest = Path::new(&other).join("manifest.json");
     std::fs::write(&manifest, std::fs::read_to_string(&manifest).unwrap().replacen("\"step\"", "\"stop\"", 1)).unwrap();
     assert_has(&refused(&["eval", "--checkpoint", &other]), &["manifest.json", "damaged"]);
+    // It may have been the best: nothing else is taken in its place.
+    assert_has(&refused(&["eval", "--checkpoint", &run]), &[&other, "manifest.json", "damaged", "remove its folder"]);
+    done(&["eval", "--checkpoint", &named, "--json"]);
     let config = Path::new(&run).join("config.toml");
     std::fs::write(&config, std::fs::read_to_string(&config).unwrap().replace("seed = 0", "seed = 9")).unwrap();
     assert_has(&refused(&["eval", "--checkpoint", &run]), &["config.toml: is not the configuration"]);
@@ -115,7 +118,10 @@ fn another_file_is_traded_as_a_whole() {
     assert_eq!(json(&output)["n_bars"], 400 - 128 - 1);
 
     let short = simulated(folder.path(), "short.csv", 320, 4);
-    assert_has(&refused(&["eval", "--checkpoint", &run, "--data", &short]), &["short.csv: has 320 bars", "328 needed"]);
+    assert_has(
+        &refused(&["eval", "--checkpoint", &run, "--data", &short]),
+        &["short.csv: has 320 bars", "328 needed; give a longer file"],
+    );
     assert_has(&refused(&["eval", "--checkpoint", &run, "--bar", "1h"]), &["--data FILE"]);
     assert_has(&refused(&["eval", "--checkpoint", folder.path().to_str().unwrap()]), &["is no run"]);
     std::fs::remove_file(&own).unwrap();

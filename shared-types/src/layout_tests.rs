@@ -8,8 +8,8 @@ use std::string::String;
 
 use crate::{
     BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, GateParams,
-    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, Readback, Schedule, SpectralMatrix,
-    StepScalars, UpdateScalars, isv, learner, nan_flags, stream,
+    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, PruneParams, PruneTensor, Readback, Schedule,
+    SnapshotProducts, SpectralMatrix, StepScalars, UpdateScalars, VaccineScalars, isv, learner, nan_flags, stream,
 };
 
 /// What `assert_layout!` knows of a type.
@@ -50,6 +50,10 @@ fn the_layouts_are_the_documented_ones() {
     list::<LearnerRange>(&mut out);
     list::<GradientNorm>(&mut out);
     list::<GateParams>(&mut out);
+    list::<SnapshotProducts>(&mut out);
+    list::<VaccineScalars>(&mut out);
+    list::<PruneParams>(&mut out);
+    list::<PruneTensor>(&mut out);
     list::<UpdateScalars>(&mut out);
     list::<SpectralMatrix>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
@@ -83,6 +87,10 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<LearnerRange>();
     check::<GradientNorm>();
     check::<GateParams>();
+    check::<SnapshotProducts>();
+    check::<VaccineScalars>();
+    check::<PruneParams>();
+    check::<PruneTensor>();
     check::<UpdateScalars>();
     check::<SpectralMatrix>();
 }

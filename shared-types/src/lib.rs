@@ -21,6 +21,10 @@
 //! | [`LearnerRange`] | 16 | host, once | `gradient_norm`, `gate_step` |
 //! | [`GradientNorm`] | 8 | `gradient_norm` | `gate_step` |
 //! | [`GateParams`] | 16 | host, once, by value | `gate_step` |
+//! | [`SnapshotProducts`] | 16 | `snapshot_products` | `gate_step` |
+//! | [`VaccineScalars`] | 16 | `gate_step` | `adamw`, `isv_update` |
+//! | [`PruneParams`] | 24 | host, once, by value | `prune_*` |
+//! | [`PruneTensor`] | 16 | host, once; `prune_threshold` | `prune_*` |
 //! | [`UpdateScalars`] | 32 | `gate_step` | `adamw`, `isv_update`, `publish` |
 //! | [`SpectralMatrix`] | 16 | host, once | `spectral` |
 #![no_std]
@@ -44,7 +48,10 @@ pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, Featu
 pub use precision::Precision;
 pub use product::{Epilogue, Product, ProductForm};
 pub use readback::Readback;
-pub use update::{GateParams, GradientNorm, LearnerRange, SKIP_WINDOW, SKIP_WORDS, SpectralMatrix, UpdateScalars};
+pub use update::{
+    GateParams, GradientNorm, LearnerRange, PruneParams, PruneTensor, SKIP_WINDOW, SKIP_WORDS, SnapshotProducts,
+    SpectralMatrix, UpdateScalars, VaccineScalars,
+};
 
 /// Asserts the size of a type, the offset of each of its fields, and that they fill it without padding.
 macro_rules! assert_layout {

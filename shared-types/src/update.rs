@@ -42,11 +42,79 @@ pub struct GateParams {
     pub adaptive_clip: u32,
     /// Weight decay of theta's matrices; the other learners have none.
     pub weight_decay: f32,
+    /// Weight of the vaccine.
+    pub vaccine_weight: f32,
+}
+
+assert_layout!(GateParams, size 16, align 4,
+    learners: u32 = 0, adaptive_clip: u32 = 4, weight_decay: f32 = 8, vaccine_weight: f32 = 12);
+
+/// Products of theta's gradient g and the last applied one s, or parts of them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct SnapshotProducts {
+    /// g s.
+    pub dot: f32,
+    /// |s|^2.
+    pub squares: f32,
+    /// |s|^2 over what the pruning mask keeps.
+    pub kept_squares: f32,
     /// Zero.
     pub reserved: u32,
 }
 
-assert_layout!(GateParams, size 16, align 4, learners: u32 = 0, adaptive_clip: u32 = 4, weight_decay: f32 = 8, reserved: u32 = 12);
+assert_layout!(SnapshotProducts, size 16, align 4, dot: f32 = 0, squares: f32 = 4, kept_squares: f32 = 8, reserved: u32 = 12);
+
+/// What the gradient vaccine does in a step.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct VaccineScalars {
+    /// What the last applied gradient is multiplied by before it is added.
+    pub multiple: f32,
+    /// Cosine of the two gradients.
+    pub cosine: f32,
+    /// 1 if there were two to compare.
+    pub compared: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+assert_layout!(VaccineScalars, size 16, align 16, multiple: f32 = 0, cosine: f32 = 4, compared: u32 = 8, reserved: u32 = 12);
+
+/// When how much is pruned; passed by value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct PruneParams {
+    /// Share of weights that go in the end.
+    pub final_sparsity: f64,
+    /// Step from which masks are renewed.
+    pub start: u32,
+    /// Last step at which they may be.
+    pub end: u32,
+    /// Steps between renewals.
+    pub every: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+assert_layout!(PruneParams, size 24, align 8,
+    final_sparsity: f64 = 0, start: u32 = 8, end: u32 = 12, every: u32 = 16, reserved: u32 = 20);
+
+/// A tensor that is pruned.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct PruneTensor {
+    /// First element in the flat parameters.
+    pub start: u32,
+    /// Behind its last.
+    pub end: u32,
+    /// Weights of lower bins go.
+    pub threshold: u32,
+    /// Weights that went.
+    pub n_pruned: u32,
+}
+
+assert_layout!(PruneTensor, size 16, align 4, start: u32 = 0, end: u32 = 4, threshold: u32 = 8, n_pruned: u32 = 12);
 
 /// What the sweep over a learner's parameters needs.
 #[repr(C, align(32))]

@@ -4,9 +4,11 @@ use bytemuck::Zeroable;
 use gpu_kernels::atoms::{atoms_update, atoms_update_shape};
 use gpu_kernels::counters::depth_keep;
 use gpu_kernels::heads::HeadColumns;
+use gpu_kernels::prune;
 use shared_types::market::N_BRANCHES;
 use shared_types::{Counters, Isv, SKIP_WORDS, StepScalars};
 
+use super::layout::Group;
 use super::{Learners, Parameters, Sizes, SpectralNorm};
 use crate::config::Config;
 use crate::device::{Buffer, Device, Stored};
@@ -35,6 +37,10 @@ pub struct Agent {
     pub spacing: Buffer<f32>,
     /// Atoms, \[4, K\]; written at an epoch's boundary.
     pub atoms: Buffer<f32>,
+    /// Theta's gradient in the last applied step, as the vaccine takes it; empty without one.
+    pub snapshot: Buffer<f32>,
+    /// What pruning keeps, a bit a parameter; empty without pruning.
+    pub masks: Buffer<u32>,
     /// Moving average of IQN's loss, and its first value, \[2\].
     pub iqn_averages: Buffer<f64>,
     /// Parts that are on.
@@ -61,6 +67,16 @@ impl Agent {
             keep: device.upload(&[keep])?,
             spacing: device.alloc_zeroed(N_BRANCHES * (sizes.atoms - 1))?,
             atoms: device.alloc_zeroed(N_BRANCHES * sizes.atoms)?,
+            snapshot: device.alloc_zeroed(if config.learners.vaccine {
+                parameters.layout.group(Group::Theta).len()
+            } else {
+                0
+            })?,
+            masks: device.alloc_zeroed(if config.prunes() {
+                parameters.layout.n_elements() / prune::WORD
+            } else {
+                0
+            })?,
             iqn_averages: device.alloc_zeroed(2)?,
             learners: config.learners.clone(),
             start: Isv::at_start(
@@ -93,6 +109,8 @@ impl Agent {
         self.counters.zero()?;
         self.scalars.write(&[StepScalars { health_at_epoch: 1.0, ..StepScalars::zeroed() }])?;
         self.spacing.zero()?;
+        self.snapshot.zero()?;
+        self.masks.write(&vec![u32::MAX; self.masks.len()])?;
         self.iqn_averages.zero()?;
         runner.run([self.update_atoms()])?;
         runner.run(self.spectral.start(&self.parameters, self.seed))
@@ -117,6 +135,8 @@ impl Agent {
             ("spectral.u", &self.spectral.u),
             ("spectral.scales", &self.spectral.scales),
             ("spacing", &self.spacing),
+            ("snapshot", &self.snapshot),
+            ("masks", &self.masks),
             ("atoms", &self.atoms),
             ("iqn.averages", &self.iqn_averages),
             ("isv", &self.bus),

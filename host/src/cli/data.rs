@@ -100,6 +100,7 @@ impl Inspect {
              that is called `-`: ./-)",
         )?;
         output::distinct(&[("FILE", Some(&file)), ("--json", self.json.target())])?;
+        output::places(&[("--json", self.json.target())])?;
         let reading = data::read(&self.file, &self.reading.options())?;
         let inspection = Inspection::new(&reading);
         self.json.write(&inspection)?;
@@ -142,7 +143,9 @@ impl Simulate {
             "--out: standard output takes no market, whose format follows from the file's name; name a file that ends in .csv \
              or .parquet",
         )?;
-        output::distinct(&[("--out", Some(&out)), ("--json", self.json.target())])?;
+        let written = [("--out", Some(&out)), ("--json", self.json.target())];
+        output::distinct(&written)?;
+        output::places(&written[1..])?;
         let simulation = Simulation { market: self.sim, n_bars: self.bars, seed: self.seed };
         data::write_bars(&self.out, &simulation.bars())?;
         let simulated = Simulated {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::output::{self, Json, Target};
 use super::train::Setup;
 use super::{Error, Global};
-use crate::files::{WriteError, temporary_folder};
+use crate::files::{WriteError, kind_of, temporary_folder};
 use crate::market::walk_forward::walk_forward;
 use crate::text::shown_path;
 use crate::train::dump::{Before, write};
@@ -49,8 +49,20 @@ struct Dumped<'a> {
 }
 
 impl Arguments {
+    /// Where the dump goes: a regular file, which takes its place when it is whole.
+    fn out_file(&self) -> Result<Target, Error> {
+        let refused =
+            |what: &str| Err(Error::Arguments(format!("--out {} {what}; name a file", shown_path(&self.out))));
+        let kind = std::fs::metadata(&self.out).ok().as_ref().and_then(kind_of);
+        match (Target::from(self.out.clone().into_os_string()), kind) {
+            (Target::StandardOutput, _) => refused("is standard output, which takes no tensors"),
+            (_, Some(kind)) => refused(&format!("is {kind}")),
+            (file, None) => Ok(file),
+        }
+    }
+
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
-        let out = Target::File(self.out.clone());
+        let out = self.out_file()?;
         self.setup.check_outputs(&[("--out", Some(&out)), ("--json", self.json.target())])?;
         let plan = self.setup.resolve(global.device.into())?;
         let bars = &plan.series()?.bars;

@@ -54,6 +54,7 @@ impl Arguments {
         let written = [("--out", out.as_ref()), ("--json", self.json.target())];
         output::spares(&self.data.iter().map(|file| ("--data", file.clone())).collect::<Vec<_>>(), &written)?;
         output::spares_run(chosen.run.folder.path(), &written)?;
+        output::places(&written)?;
         let mut evaluation = match &self.data {
             Some(path) => self.on_file(path, &chosen, global)?,
             None => on_own_tests(&chosen, global)?,
@@ -68,7 +69,8 @@ impl Arguments {
 
     fn choose(&self) -> Result<Chosen, Error> {
         if let Some((folder, id)) = RunFolder::of_checkpoint(&self.checkpoint).map_err(PlanError::from)? {
-            let is_best = folder.best_checkpoint(id.fold).map_err(PlanError::from)? == Some(id);
+            // Where another is damaged, nobody knows which is the best.
+            let is_best = folder.best_checkpoint(id.fold).is_ok_and(|best| best == Some(id));
             let note =
                 "This checkpoint was named, not chosen by validation: the best of several tests is the luckiest one.";
             let notes = if is_best { Vec::new() } else { vec![note.to_owned()] };

@@ -21,11 +21,14 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
-        output::distinct(&[("--dot", self.dot.as_ref()), ("--json", self.json.target())])?;
+        let written = [("--dot", self.dot.as_ref()), ("--json", self.json.target())];
+        output::distinct(&written)?;
+        output::places(&written)?;
         let device = global.open()?;
         let config = Config::preset(Preset::Tiny, DataSource::Simulator);
         let agent = Agent::new(&device, &config)?;
         let replay = Replay::new(&device, config.capacity, config.window as usize)?;
+        let collector = device.alloc_zeroed(1)?;
         let memory = StepMemory::new(&device, &config, &agent)?;
         let pages = Pages::new(&device)?;
         let parts = StepParts {
@@ -33,6 +36,7 @@ impl Arguments {
             config: &config,
             agent: &agent,
             replay: &replay,
+            collector: &collector,
             memory: &memory,
             pages: &pages,
         };

@@ -106,6 +106,14 @@ pub(super) fn spares(read: &[(&str, PathBuf)], written: &[(&str, Option<&Target>
     distinct(written)
 }
 
+/// Refuses places that nothing can be written to, before the work whose results they are for.
+pub(super) fn places(written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+    for path in written.iter().filter_map(|(_, target)| target.and_then(Target::file)) {
+        files::check_writable(path).map_err(|error| Error::Output { path: path.into(), error })?;
+    }
+    Ok(())
+}
+
 /// Refuses outputs that would overwrite what the run in `folder` lives on: its files but the report, and its checkpoints.
 pub(super) fn spares_run(folder: &Path, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
     spares(&FILES.map(|name| ("the run's", folder.join(name))), written)?;

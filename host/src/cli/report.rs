@@ -42,8 +42,10 @@ struct Reported {
 impl Arguments {
     pub(super) fn run(&self) -> Result<(), Error> {
         let out = self.out.clone().unwrap_or_else(|| Target::File(self.run.join(REPORT_FILE)));
-        output::spares_run(&self.run, &[("--out", Some(&out)), ("--json", self.json.target())])?;
+        let written = [("--out", Some(&out)), ("--json", self.json.target())];
+        output::spares_run(&self.run, &written)?;
         let run = Run::read(&self.run)?;
+        output::places(&written)?;
         let html = report::html(&run);
         out.write(&html)?;
         let reported = Reported {

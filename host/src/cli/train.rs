@@ -14,10 +14,11 @@ use super::output::{self, Json, Target};
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::data::simulate::Market;
 use crate::device::{Device, DeviceChoice};
+use crate::files;
 use crate::report::run::REPORT_FILE;
 use crate::run::plan::{Begun, LEAST_BARS, PlanError, Resume, TrainPlan, read_files, record_files, simulate};
 use crate::run::{BarsRecord, RunFolder, RunRecord};
-use crate::text::shown_path;
+use crate::text::{shown, shown_path};
 
 /// Read from the working folder where no `--config` is given.
 const CONFIG_FILE: &str = "onegraph.toml";
@@ -91,7 +92,13 @@ impl Arguments {
             output::spares(&[("the run's folder", folder.clone()), ("the run's", folder.join(REPORT_FILE))], &written)?;
             output::spares_run(folder, &written)?;
         }
-        self.setup.check_outputs(&written)
+        self.setup.spares(&written)?;
+        // A new run's folder is made later.
+        let folder = self.json.target().and_then(Target::file).and_then(Path::parent);
+        match (&self.out, folder) {
+            (Some(out), Some(folder)) if files::same_file(out, folder) => Ok(()),
+            _ => output::places(&written),
+        }
     }
 
     /// The run in `path` as it was begun. `--data` may say where its files are now; their contents must be the same.
@@ -114,8 +121,13 @@ impl Arguments {
 }
 
 impl Setup {
-    /// Refuses outputs that would overwrite what is read, or each other.
+    /// Refuses outputs that would overwrite what is read, or each other, or that cannot be written.
     pub(super) fn check_outputs(&self, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+        self.spares(written)?;
+        output::places(written)
+    }
+
+    fn spares(&self, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
         let data = self.data.iter().map(|file| ("--data", file.clone()));
         let config = self.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
         output::spares(&data.chain([("--config", config)]).collect::<Vec<_>>(), written)
@@ -127,6 +139,11 @@ impl Setup {
         if self.data.is_empty() && !self.reading.is_default() {
             let text = "`--symbol`, `--bar` and `--stamps` say how files are read; name one with `--data FILE`";
             return Err(PlanError::Usage(text.into()));
+        }
+        let of_simulator = |set: &&String| set.trim_start().starts_with("sim.");
+        if let Some(set) = self.set.iter().find(of_simulator).filter(|_| !self.data.is_empty()) {
+            let text = format!("--set {}: with `--data` nothing is simulated; leave one of the two out", shown(set));
+            return Err(PlanError::Usage(text));
         }
         let device = Device::open(choice)?;
         let preset = self.preset.unwrap_or_else(|| default_preset(&device));

@@ -39,12 +39,14 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A file that cannot be read.
-    #[error("{}: cannot be read: {reason}; check the path and its permissions", shown_path(path))]
+    #[error("{}: cannot be read: {reason}; {remedy}", shown_path(path))]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What the system said.
         reason: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A file that is not TOML.
     #[error("{origin}: {}; mend the line: `key = value`, and `[section]` above the keys of a section", shown(reason))]
@@ -66,6 +68,22 @@ pub enum ConfigError {
         /// Where.
         origin: Origin,
         /// The key as it was written.
+        key: String,
+        /// The nearest key there is.
+        nearest: &'static str,
+    },
+    /// A section that does not exist.
+    #[error(
+        "{origin}: there is no section `{}`; the key nearest to `{}` is `{nearest}`; docs/configuration.md lists all of them",
+        shown(section),
+        shown(key)
+    )]
+    UnknownSection {
+        /// Where.
+        origin: Origin,
+        /// The section as it was written.
+        section: String,
+        /// Its first key, with the section; the section alone if it is empty.
         key: String,
         /// The nearest key there is.
         nearest: &'static str,

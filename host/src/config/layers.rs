@@ -10,6 +10,7 @@ use toml::{Spanned, Value};
 use super::error::{ConfigError, Origin};
 use super::keys::{Config, KEYS, Key, SECTIONS};
 use super::{DataSource, Preset};
+use crate::files;
 
 /// A configuration while its layers are laid on each other.
 #[derive(Clone, Debug)]
@@ -27,8 +28,11 @@ impl Layers {
 
     /// Lays a TOML file on top.
     pub fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        let text = crate::files::read_text(path)
-            .map_err(|error| ConfigError::Unreadable { path: path.into(), reason: error.to_string() })?;
+        let text = files::read_text(path).map_err(|error| ConfigError::Unreadable {
+            path: path.into(),
+            reason: error.to_string(),
+            remedy: files::remedy(&error),
+        })?;
         self.toml(path, &text)
     }
 
@@ -63,10 +67,12 @@ impl Layers {
     /// Lays one `key=value` on top. The value is TOML; a word needs no quotes.
     pub fn set(&mut self, assignment: &str) -> Result<(), ConfigError> {
         let origin = Origin::Set(assignment.to_owned());
-        let Some((key, value)) = assignment.split_once('=') else { return Err(ConfigError::NoAssignment(origin)) };
-        let value = value.trim();
+        let parts = assignment.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
+        let Some((key, value)) = parts.filter(|(key, _)| !key.is_empty()) else {
+            return Err(ConfigError::NoAssignment(origin));
+        };
         let value = value.parse().unwrap_or_else(|_| Value::String(value.to_owned()));
-        self.assign(key.trim(), &value, origin)
+        self.assign(key, &value, origin)
     }
 
     /// Lays the value of a flag of its own on top, such as `--seed`.
@@ -148,7 +154,7 @@ fn no_such_key(name: &str, origin: Origin) -> ConfigError {
 fn unknown_section(name: &str, table: &DeTable<'_>, origin: Origin) -> ConfigError {
     let first = table.iter().min_by_key(|(key, _)| key.span().start);
     let key = first.map_or_else(|| name.to_string(), |(key, _)| format!("{name}.{}", key.get_ref()));
-    ConfigError::UnknownKey { nearest: nearest_key(&key), key, origin }
+    ConfigError::UnknownSection { nearest: nearest_key(&key), section: name.to_owned(), key, origin }
 }
 
 /// The key whose name is the most alike; a name without its section counts, too.

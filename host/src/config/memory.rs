@@ -7,6 +7,7 @@ use shared_types::market::{N_ACCOUNT, N_FEATURES, N_RECENT, state_dim};
 use shared_types::{BarRecord, EnvState, MarketBar, PendingStep};
 
 use super::keys::Config;
+use super::setting::Sampler;
 
 /// Widths that the design fixes: embedding of a bar, output of the temporal block and of the attention.
 const EMBED: usize = 64;
@@ -104,7 +105,8 @@ impl Config {
 
     fn priority_bytes(&self) -> usize {
         let tree = TreeShape::for_slots(self.capacity).expect("the range of `capacity` is a tree's");
-        tree.n_nodes() * F32 + tree.owners_len() * size_of::<u64>()
+        let prefix = if self.per.sampler == Sampler::Scan { self.capacity } else { 0 };
+        tree.n_nodes() * F32 + (tree.owners_len() + prefix) * size_of::<u64>()
     }
 
     /// Elements of the flat parameters, without the gaps that align tensors.

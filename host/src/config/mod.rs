@@ -87,6 +87,11 @@ impl Config {
         u64::from(self.epochs) * u64::from(self.steps_per_epoch)
     }
 
+    /// Whether any weight is ever pruned.
+    pub fn prunes(&self) -> bool {
+        self.learners.pruning && self.prune.final_sparsity > 0.0
+    }
+
     /// Bars that all environments run through before the first step, so that at least `warmup` transitions are complete.
     pub fn warmup_bars(&self) -> u64 {
         (self.warmup as u64).div_ceil(self.environments as u64) + u64::from(self.n_step) - 1

@@ -178,8 +178,8 @@ fn faults_of_a_file_name_line_key_and_remedy() {
     let cases: &[(&str, &[&str])] = &[
         ("lr = 1e-3\nhiden = 64\n", &["onegraph.toml:2", "`hiden`", "nearest is `hidden`", "configuration.md"]),
         ("[per]\nalfa = 0.5\n", &["onegraph.toml:2", "`per.alfa`", "`per.alpha`"]),
-        ("\n[pre]\nalpha = 0.5\n", &["onegraph.toml:2", "`pre.alpha`", "`per.alpha`"]),
-        ("[nothing]\n", &["onegraph.toml:1", "`nothing`"]),
+        ("\n[pre]\nalpha = 0.5\n", &["onegraph.toml:2", "no section `pre`", "nearest to `pre.alpha` is `per.alpha`"]),
+        ("[nothing]\n", &["onegraph.toml:1", "no section `nothing`"]),
         ("sampler = \"scan\"\n", &["onegraph.toml:1", "`sampler`", "`per.sampler`"]),
         ("per = 3\n", &["onegraph.toml:1", "`per` is a section", "`per.sampler`"]),
         ("window.x = 3\n", &["onegraph.toml:1", "`window.x`"]),
@@ -209,6 +209,7 @@ fn faults_of_set_name_the_argument() {
     for (assignment, parts) in [
         ("hiden=64", &["--set hiden=64", "`hiden`", "`hidden`"][..]),
         ("lr", &["--set lr", "not `key=value`", "--set lr=1e-3"][..]),
+        (" =1", &["--set  =1", "not `key=value`"][..]),
         ("lr=fast", &["--set lr=fast", "`lr` is \"fast\"", "a number above 0"][..]),
         ("lr=", &["`lr` is \"\""][..]),
         ("per=1", &["`per` is a section"][..]),
@@ -224,7 +225,9 @@ fn unreadable_files_say_so() {
     let path = folder.path().join("missing.toml");
     assert_has(&tiny().file(&path).unwrap_err().to_string(), &["missing.toml", "cannot be read", "check the path"]);
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
-    assert_has(&tiny().file(&path).unwrap_err().to_string(), &["missing.toml", "cannot be read"]);
+    assert_has(&tiny().file(&path).unwrap_err().to_string(), &["missing.toml", "no UTF-8 text; save it as UTF-8"]);
+    let message = tiny().file(folder.path()).unwrap_err().to_string();
+    assert_has(&message, &["cannot be read: it is a folder, not a regular file; name a regular file"]);
 }
 
 /// Every rule can fail, and its message has both values and where they came from.

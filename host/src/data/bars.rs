@@ -87,6 +87,12 @@ impl Bars {
         bars
     }
 
+    /// Steps from a bar to the next that have the commonest length, and all of them.
+    pub(super) fn regular_steps(&self) -> (usize, usize) {
+        let steps = self.time_ns.windows(2).map(|pair| pair[1] - pair[0]);
+        (steps.filter(|&step| step == self.interval_ns).count(), self.len().saturating_sub(1))
+    }
+
     /// Number of bars.
     pub fn len(&self) -> usize {
         self.time_ns.len()

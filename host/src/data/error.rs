@@ -61,7 +61,7 @@ impl DataError {
 
     /// A file that the system does not let us read.
     pub fn unreadable(file: &Path, error: &std::io::Error) -> Self {
-        Self::new(file, format!("cannot be read: {error}"), "check the path and its permissions")
+        Self::new(file, format!("cannot be read: {error}"), crate::files::remedy(error))
     }
 
     /// A file that could not be written; what stood at its path before is untouched.

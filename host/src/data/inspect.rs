@@ -103,13 +103,7 @@ impl Inspection {
     /// Looks through what was read.
     pub fn new(reading: &Reading) -> Self {
         let Reading { bars, repairs, faults, source } = reading;
-        let steps = bars.time_ns.windows(2).map(|pair| pair[1] - pair[0]);
-        let n_regular = steps.filter(|&step| step == bars.interval_ns).count();
-        let n_steps = bars.len().saturating_sub(1);
-        let mut notices = source.notices.clone();
-        if bars.len() > 2 && 2 * n_regular < n_steps {
-            notices.push("fewer than half of the steps have the commonest length: these may not be bars".into());
-        }
+        let (n_regular, n_steps) = bars.regular_steps();
         Self {
             file: source.file.display().to_string(),
             format: source.format.clone(),
@@ -132,7 +126,7 @@ impl Inspection {
             measured: bars.measures(),
             repairs: *repairs,
             faults: faults.clone(),
-            notices,
+            notices: reading.notices(),
         }
     }
 }

@@ -91,15 +91,33 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// What the user should know of the file and its bars, though they can be used.
+    pub fn notices(&self) -> Vec<String> {
+        let (n_regular, n_steps) = self.bars.regular_steps();
+        let first = self.bars.close.first();
+        let still = n_steps > 0 && self.bars.close.iter().all(|close| Some(close) == first);
+        let untraded = !self.bars.is_empty() && self.bars.volume.iter().all(|&volume| volume == 0.0);
+        let remarks = [
+            (
+                n_steps > 1 && 2 * n_regular < n_steps,
+                "fewer than half of the steps have the commonest length: these may not be bars",
+            ),
+            (still, "every bar closes at the same price: there is nothing to learn or to earn"),
+            (untraded, "no bar has volume: the features of volume and order flow say nothing"),
+        ];
+        let told = remarks.iter().filter(|(holds, _)| *holds).map(|&(_, remark)| remark.to_owned());
+        self.source.notices.iter().cloned().chain(told).collect()
+    }
+
     /// The bars, if no row is at fault and there are at least `n_bars_min` of them.
     pub fn accept(self, n_bars_min: usize) -> Result<(Bars, Repairs), DataError> {
         if let Some(error) = self.faults.first_error(&self.source.file) {
             return Err(error);
         }
         if self.bars.len() < n_bars_min {
-            let reason = format!("has {} bars, fewer than the {n_bars_min} needed", self.bars.len());
-            let remedy = "give a longer file, or a smaller preset, window or number of folds";
-            return Err(DataError::new(&self.source.file, reason, remedy));
+            let (n, plural) = (self.bars.len(), if self.bars.len() == 1 { "" } else { "s" });
+            let reason = format!("has {n} bar{plural}, fewer than the {n_bars_min} needed");
+            return Err(DataError::new(&self.source.file, reason, "give a longer file"));
         }
         Ok((self.bars, self.repairs))
     }

@@ -55,13 +55,14 @@ impl Checkpoint {
         }
         let manifest = Manifest::read(&path.join(MANIFEST))?;
         let file = path.join(TENSORS);
-        let n_bytes = std::fs::metadata(&file).map_err(|error| RunError::unreadable(&file, error))?.len();
+        let unreadable = |error: std::io::Error| RunError::damaged(&file, format!("cannot be read: {error}"));
+        let n_bytes = std::fs::metadata(&file).map_err(unreadable)?.len();
         // Before anything is read, so that a file that grew does not fill the memory.
         if n_bytes != manifest.total_bytes {
             let reason = format!("has {n_bytes} bytes of the {} that were written", manifest.total_bytes);
             return Err(RunError::damaged(&file, reason));
         }
-        let bytes = crate::files::read(&file).map_err(|error| RunError::unreadable(&file, error))?;
+        let bytes = crate::files::read(&file).map_err(unreadable)?;
         let starts = verify(&manifest, &bytes).map_err(|reason| RunError::damaged(&file, reason))?;
         Ok(Self { path: path.to_owned(), manifest, bytes, starts })
     }

@@ -1,6 +1,7 @@
 //! What can go wrong with a run's folder, said once: where, what, and what to do.
 
 use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::text::{shown, shown_path};
@@ -32,14 +33,18 @@ impl RunError {
         Self { bad_input: false, ..Self::new(path, format!("cannot be written: {error}"), remedy) }
     }
 
-    /// Something that could not be read.
-    pub(super) fn unreadable(path: &Path, error: impl Display) -> Self {
-        Self::new(path, format!("cannot be read: {error}"), "check the path and its permissions")
+    /// Something of a run's folder that could not be read.
+    pub(super) fn unreadable(path: &Path, error: io::Error) -> Self {
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => "check its permissions",
+            _ => "restore it from a copy, or start a new run",
+        };
+        Self::new(path, format!("cannot be read: {error}"), remedy)
     }
 
     /// A checkpoint that is not what was written.
     pub(super) fn damaged(path: &Path, reason: impl Display) -> Self {
-        let remedy = "the checkpoint is damaged: use the one before it, or copy it anew from where it is whole";
+        let remedy = "the checkpoint is damaged: use the one before it, remove its folder, or copy it anew from where it is whole";
         Self::new(path, reason.to_string(), remedy)
     }
 }

@@ -32,15 +32,27 @@ impl RunFolder {
     pub fn check_free(out: &Path) -> Result<(), RunError> {
         let mut entries = match fs::read_dir(out) {
             Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound && out.is_symlink() => {
+                let remedy = "remove the link, or choose another `--out`";
+                return Err(RunError::new(out, "is a link that leads nowhere", remedy));
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 return Err(RunError::new(out, "is a file, not a folder", "choose another `--out`"));
             }
-            Err(error) => return Err(RunError::unreadable(out, error)),
+            Err(error) => {
+                let reason = format!("cannot be read: {error}");
+                return Err(RunError::new(out, reason, "choose another `--out`, or check its permissions"));
+            }
         };
-        if out.join(RECORD).exists() {
+        let folder = Self { path: out.to_owned() };
+        if folder.path.join(RECORD).exists() {
+            folder.lock().map_err(|error| RunError { remedy: "choose another `--out`".into(), ..error })?;
             let remedy = format!("go on with it by `--resume {}`, or choose another `--out`", shown_path(out));
             return Err(RunError::new(out, "holds a run already", remedy));
+        }
+        if folder.checkpoints_path().exists() {
+            return Err(half_begun(out));
         }
         if entries.next().is_some() {
             let remedy = "choose another `--out`, or an empty folder";
@@ -61,7 +73,11 @@ impl RunFolder {
         };
         let folder = Self { path };
         let checkpoints = folder.checkpoints_path();
-        fs::create_dir_all(&checkpoints).map_err(|error| unmakeable(&checkpoints, &error))?;
+        // Made by one process alone, however many begin here at once.
+        fs::create_dir(&checkpoints).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => half_begun(&folder.path),
+            _ => unmakeable(&checkpoints, &error),
+        })?;
         folder.write(CONFIG, &config.to_toml())?;
         folder.write(METRICS, "")?;
         let record = serde_json::to_string_pretty(record).expect("plain data with string keys") + "\n";
@@ -74,7 +90,11 @@ impl RunFolder {
         if path.join(RECORD).is_file() {
             return Ok(Self { path: path.to_owned() });
         }
-        let reason = if path.is_dir() { "is no run: it has no run.json" } else { "is no run: there is no such folder" };
+        let reason = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => "is no run: it has no run.json",
+            Ok(_) => "is no run: it is no folder",
+            Err(_) => "is no run: there is no such folder",
+        };
         Err(RunError::new(path, reason, "name the folder that `train` wrote, such as runs/20261130-120000-seed0"))
     }
 
@@ -186,10 +206,13 @@ impl RunFolder {
     }
 
     /// The checkpoint of a fold with the highest validation score, ties to the earlier; none without any score. Judged by the
-    /// manifests.
+    /// manifests; one that is damaged is an error, since it may be the best.
     pub fn best_checkpoint(&self, fold: u32) -> Result<Option<CheckpointId>, RunError> {
-        let ids = self.checkpoints()?.into_iter().filter(|id| id.fold == fold);
-        Ok(self.best_of(ids))
+        let ids: Vec<CheckpointId> = self.checkpoints()?.into_iter().filter(|id| id.fold == fold).collect();
+        for &id in &ids {
+            Manifest::read(&self.checkpoint_path(id).join(MANIFEST))?;
+        }
+        Ok(self.best_of(ids.into_iter()))
     }
 
     /// Whether a run can be gone on with from the checkpoint; true for a damaged one, whose opening tells.
@@ -197,9 +220,11 @@ impl RunFolder {
         Manifest::read(&self.checkpoint_path(id).join(MANIFEST)).map_or(true, |manifest| manifest.meta.resumable)
     }
 
-    /// The highest validation score of a fold's checkpoints.
+    /// The highest validation score of a fold's checkpoints, as far as they can be read: training does not end for one that
+    /// was damaged behind it.
     pub fn best_score(&self, fold: u32) -> Result<Option<f64>, RunError> {
-        let Some(best) = self.best_checkpoint(fold)? else { return Ok(None) };
+        let ids = self.checkpoints()?.into_iter().filter(|id| id.fold == fold);
+        let Some(best) = self.best_of(ids) else { return Ok(None) };
         Ok(Manifest::read(&self.checkpoint_path(best).join(MANIFEST))?.meta.validation_score)
     }
 
@@ -267,6 +292,12 @@ pub(super) fn new_folder(parent: &Path, seed: u64) -> Result<PathBuf, RunError> 
         }
     }
     unreachable!("a folder has fewer entries than there are numbers")
+}
+
+/// A folder that some process is making a run in, or was when it was stopped.
+fn half_begun(path: &Path) -> RunError {
+    let reason = "holds a run that another process is just beginning, or was stopped while it began it";
+    RunError::new(path, reason, "choose another `--out`, or remove the folder if no other process works in it")
 }
 
 fn unmakeable(path: &Path, error: &std::io::Error) -> RunError {

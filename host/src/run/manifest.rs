@@ -103,8 +103,18 @@ impl Manifest {
 
     /// Reads and verifies the manifest at `path`.
     pub(super) fn read(path: &Path) -> Result<Self, RunError> {
-        let bytes = crate::files::read(path).map_err(|error| RunError::unreadable(path, error))?;
-        Self::of_bytes(&bytes).map_err(|reason| RunError::damaged(path, reason))
+        let bytes =
+            crate::files::read(path).map_err(|error| RunError::damaged(path, format!("cannot be read: {error}")))?;
+        let manifest = Self::of_bytes(&bytes).map_err(|reason| RunError::damaged(path, reason))?;
+        // One that is being written has another name still.
+        let folder = path.parent().and_then(Path::file_name);
+        match folder.and_then(|name| CheckpointId::of_name(name.to_str()?)) {
+            Some(name) if name != manifest.meta.id => {
+                let reason = format!("is of the checkpoint {}, and lies in the folder of another", manifest.meta.id);
+                Err(RunError::new(path, reason, "give the folder back its own name, or remove it"))
+            }
+            _ => Ok(manifest),
+        }
     }
 
     fn of_bytes(bytes: &[u8]) -> Result<Self, String> {

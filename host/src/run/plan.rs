@@ -189,8 +189,8 @@ pub(crate) fn read_files(
     let mut all: Vec<NamedBars> = Vec::new();
     for path in paths {
         let reading = data::read(path, options)?;
-        for notice in &reading.source.notices {
-            tracing::warn!("{}: {}", shown_path(path), shown(notice));
+        for notice in reading.notices() {
+            tracing::warn!("{}: {}", shown_path(path), shown(&notice));
         }
         let (bars, repairs) = reading.accept(n_bars_min)?;
         tracing::info!("{}: {} bars; {repairs:?}", shown_path(path), bars.len());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::RunError;
 use crate::config::Preset;
 use crate::data::{Bars, ReadOptions, Stamps, format_time};
+use crate::files;
 
 /// What a run was started with; a resumption takes its data from here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,7 +102,10 @@ impl DataRecord {
 impl DataFile {
     /// The file as it is now.
     pub fn new(path: &Path) -> Result<Self, RunError> {
-        let unreadable = |error: std::io::Error| RunError::unreadable(path, error);
+        let unreadable = |error: std::io::Error| {
+            let remedy = format!("{}; `--data` says where the file is now", files::remedy(&error));
+            RunError::new(path, format!("cannot be read: {error}"), remedy)
+        };
         let mut file = File::open(path).map_err(unreadable)?;
         let (mut bytes, mut crc32) = (0, crc32fast::Hasher::new());
         let mut chunk = vec![0; 1 << 20];

@@ -122,6 +122,23 @@ fn case_t_a_cut_checkpoint_is_refused_and_the_one_before_it_loads() {
     }
 }
 
+/// A copy under another epoch's name would be tested, or gone on from, as that epoch.
+#[test]
+fn a_checkpoint_under_another_name_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = new_run(&parent);
+    write(&folder, meta(1, Some(1.0)));
+    let path = write(&folder, meta(2, Some(2.0)));
+    let later = CheckpointId { fold: 1, epoch: 7 };
+    fs::rename(&path, folder.checkpoint_path(later)).unwrap();
+    let parts = ["fold-1-epoch-00007/manifest.json: is of the checkpoint fold-1-epoch-00002", "its own name"];
+    assert_has(&Checkpoint::open(&folder.checkpoint_path(later)).unwrap_err().to_string(), &parts);
+    assert_has(&folder.best_checkpoint(1).unwrap_err().to_string(), &parts);
+    assert_eq!(folder.latest_checkpoint().unwrap().unwrap().meta().id.epoch, 1);
+    fs::rename(folder.checkpoint_path(later), &path).unwrap();
+    assert_eq!(folder.best_checkpoint(1).unwrap(), Some(CheckpointId { fold: 1, epoch: 2 }));
+}
+
 #[test]
 fn case_t_a_flipped_bit_anywhere_is_refused() {
     let parent = tempfile::tempdir().unwrap();
@@ -246,8 +263,52 @@ fn a_folder_is_never_overwritten() {
     assert_has(&error.to_string(), &["is a file, not a folder"]);
     fs::remove_file(other.join("thesis.tex")).unwrap();
     assert!(RunFolder::create(Some(&other), &config(), &record()).is_ok(), "an empty folder will do");
-    for missing in [parent.path().join("none"), parent.path().to_owned()] {
-        assert_has(&RunFolder::open(&missing).unwrap_err().to_string(), &["is no run", "name the folder"]);
+    fs::write(parent.path().join("file"), "").unwrap();
+    for (name, why) in [("none", "there is no such folder"), (".", "it has no run.json"), ("file", "it is no folder")] {
+        let message = RunFolder::open(&parent.path().join(name)).unwrap_err().to_string();
+        assert_has(&message, &["is no run", why, "name the folder"]);
+    }
+    let link = parent.path().join("link");
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let error = RunFolder::create(Some(&link), &config(), &record()).unwrap_err();
+    assert_has(&error.to_string(), &["link: is a link that leads nowhere", "--out"]);
+}
+
+/// Two that begin in one folder at once.
+#[test]
+fn a_folder_in_which_a_run_begins_or_trains_is_no_place_for_another() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("run");
+    let begin = || RunFolder::create(Some(&path), &config(), &record());
+    let begun: Vec<Result<RunFolder, String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| begin().map_err(|error| error.to_string()))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(begun.iter().filter(|run| run.is_ok()).count(), 1, "{begun:?}");
+    let folder = RunFolder::open(&path).unwrap();
+    let lock = folder.lock().unwrap();
+    assert_has(
+        &begin().unwrap_err().to_string(),
+        &["run: is being trained by another process; choose another `--out`"],
+    );
+    drop(lock);
+    assert_has(&begin().unwrap_err().to_string(), &["holds a run already"]);
+    fs::remove_file(path.join("run.json")).unwrap();
+    assert_has(&begin().unwrap_err().to_string(), &["just beginning, or was stopped", "choose another `--out`"]);
+}
+
+/// What is to be done about a part of a run that is gone is not to look for a typing error.
+#[test]
+fn a_missing_part_of_a_run_is_to_be_restored() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = new_run(&parent);
+    fs::remove_file(folder.path().join("metrics.jsonl")).unwrap();
+    fs::remove_dir(folder.checkpoints_path()).unwrap();
+    for (error, name) in
+        [(folder.metrics(None).unwrap_err(), "metrics.jsonl"), (folder.latest_checkpoint().unwrap_err(), "checkpoints")]
+    {
+        assert!(error.bad_input);
+        assert_has(&error.to_string(), &[name, "cannot be read", "restore it from a copy, or start a new run"]);
     }
 }
 

@@ -12,6 +12,9 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         p.gradient.view(),
         memory.chunks.view(),
         memory.update.view(),
+        memory.vaccine.view(),
+        agent.masks.view(),
+        agent.snapshot.view_mut(),
         p.online.flat.view_mut(),
         p.first_moments.view_mut(),
         p.second_moments.view_mut(),
@@ -24,6 +27,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let isv = isv_update::launch(
         memory.totals.view(),
         memory.update.view(),
+        memory.vaccine.view(),
         agent.counters.view(),
         memory.iqn_loss().view(),
         agent.iqn_averages.view_mut(),

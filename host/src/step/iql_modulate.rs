@@ -7,6 +7,7 @@ use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let memory = parts.memory;
-    let td = td_error_bf16::launch(memory.row_losses.view(), memory.gate.view(), memory.td_errors.view_mut());
+    let (losses, gate, relabelled) = (memory.row_losses.view(), memory.gate.view(), memory.batch.relabelled.view());
+    let td = td_error_bf16::launch(losses, gate, relabelled, memory.td_errors.view_mut());
     vec![(td_error_bf16_shape(parts.config.batch), td)]
 }

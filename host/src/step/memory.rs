@@ -1,17 +1,23 @@
 //! What the step works on, beside the agent itself.
 
+use gpu_kernels::adamw::CHUNK;
 use gpu_kernels::atoms::n_mass_blocks;
 use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::norm::{learner_range, n_partial_norms};
+use gpu_kernels::prune;
+use gpu_kernels::scan::n_scan_blocks;
 use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
 use shared_types::market::N_BRANCHES;
-use shared_types::{GradientNorm, LearnerRange, LossTotals, Readback, UpdateScalars, learner, nan_flags};
+use shared_types::{
+    GradientNorm, LearnerRange, LossTotals, PruneTensor, Readback, SnapshotProducts, UpdateScalars, VaccineScalars,
+    learner, nan_flags,
+};
 
 use super::chunks::chunk_bytes;
 use crate::agent::layout::{Group, Layout};
 use crate::agent::{Agent, Backward, Iqn, Pass, width};
-use crate::config::Config;
+use crate::config::{Config, Sampler};
 use crate::device::{Buffer, Device, Part};
 use crate::error::DeviceError;
 use crate::replay::Ring;
@@ -85,6 +91,30 @@ pub struct Batch {
     pub dones: Buffer<u8>,
     /// n, \[B\].
     pub discount_powers: Buffer<f32>,
+    /// 1 for rows whose goal is another than when they were collected, \[B\].
+    pub relabelled: Buffer<u8>,
+    /// What the sampler by running sums works on, where it is chosen.
+    pub scan: Option<ScanMemory>,
+}
+
+/// Memory of the sampler by running sums.
+pub struct ScanMemory {
+    /// Sums of blocks, then of all blocks before each.
+    pub block_sums: Buffer<u64>,
+    /// Running sums of the priorities, \[N\].
+    pub prefix: Buffer<u64>,
+    /// Slots, \[B\].
+    pub indices: Buffer<i64>,
+}
+
+impl ScanMemory {
+    fn new(device: &Device, config: &Config) -> Result<Self, DeviceError> {
+        Ok(Self {
+            block_sums: device.alloc_zeroed(n_scan_blocks(config.capacity))?,
+            prefix: device.alloc_zeroed(config.capacity)?,
+            indices: device.alloc_zeroed(config.batch)?,
+        })
+    }
 }
 
 /// Device memory of a step.
@@ -123,6 +153,12 @@ pub struct StepMemory {
     pub range_list: Vec<LearnerRange>,
     /// Partial norms of all learners; written by `adam_grad`.
     pub norm_partials: Buffer<GradientNorm>,
+    /// Products with the last applied gradient, the vaccine's; empty without it. Written by `adam_grad`.
+    pub products: Buffer<SnapshotProducts>,
+    /// \[1\], what the vaccine adds; written by `adam_grad`.
+    pub vaccine: Buffer<VaccineScalars>,
+    /// What pruning works on, where it is on.
+    pub prune: Option<PruneMemory>,
     /// \[1\], 1 when the step is gated; written by `adam_grad`.
     pub gate: Buffer<u32>,
     /// \[7\], each learner's scalars; written by `adam_grad`.
@@ -157,6 +193,8 @@ impl StepMemory {
                 rewards: device.alloc_zeroed(n)?,
                 dones: device.alloc_zeroed(n)?,
                 discount_powers: device.alloc_zeroed(n)?,
+                relabelled: device.alloc_zeroed(n)?,
+                scan: (config.per.sampler == Sampler::Scan).then(|| ScanMemory::new(device, config)).transpose()?,
             },
             online_next: pass()?,
             target_next: pass()?,
@@ -173,6 +211,13 @@ impl StepMemory {
             head_losses: device.alloc_zeroed(learner::N_LEARNERS - 1)?,
             ranges: device.upload(&range_list)?,
             norm_partials: device.alloc_zeroed(n_partial_norms(&range_list))?,
+            products: device.alloc_zeroed(if agent.learners.vaccine {
+                range_list[learner::THETA].n_partials as usize
+            } else {
+                0
+            })?,
+            vaccine: device.alloc_zeroed(1)?,
+            prune: config.prunes().then(|| PruneMemory::new(device, &parameters.layout)).transpose()?,
             range_list,
             gate: device.alloc_zeroed(1)?,
             update: device.alloc_zeroed(learner::N_LEARNERS)?,
@@ -187,6 +232,34 @@ impl StepMemory {
     /// IQN's own loss among [`head_losses`](Self::head_losses), \[1\]; \[0\] with IQN off. The first learner, theta, has none there.
     pub(super) fn iqn_loss(&self) -> Part<'_, f32> {
         self.head_losses.slice(if self.iqn.is_some() { learner::IQN - 1..learner::IQN } else { 0..0 })
+    }
+}
+
+/// Memory of pruning.
+pub struct PruneMemory {
+    /// The tensor of each chunk of 64 parameters, if it is pruned; written once.
+    pub chunks: Buffer<u8>,
+    /// \[P\], the tensors that are pruned, with their thresholds.
+    pub tensors: Buffer<PruneTensor>,
+    /// Counts of weights by size, \[P, 65536\]; zeros between two renewals.
+    pub bins: Buffer<u32>,
+}
+
+impl PruneMemory {
+    fn new(device: &Device, layout: &Layout) -> Result<Self, DeviceError> {
+        let mut chunks = vec![prune::NOT_PRUNED; layout.n_elements() / CHUNK];
+        let mut tensors = Vec::new();
+        for tensor in layout.tensors().iter().filter(|tensor| tensor.prunable) {
+            let range = tensor.range();
+            chunks[range.start / CHUNK..range.end.div_ceil(CHUNK)].fill(tensors.len() as u8);
+            let (start, end) = (range.start as u32, range.end as u32);
+            tensors.push(PruneTensor { start, end, ..PruneTensor::default() });
+        }
+        Ok(Self {
+            chunks: device.upload(&chunks)?,
+            bins: device.alloc_zeroed(tensors.len() * prune::N_BINS)?,
+            tensors: device.upload(&tensors)?,
+        })
     }
 }
 

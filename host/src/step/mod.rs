@@ -29,11 +29,11 @@ pub use control::ControlPage;
 pub use memory::{Batch, Replay, StepMemory};
 pub use readback::{Pages, Published, ReadbackReader};
 pub use rescoring::Rescoring;
-use shared_types::Schedule;
+use shared_types::{Collector, Schedule};
 
 use crate::agent::Agent;
 use crate::config::Config;
-use crate::device::Device;
+use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
 use crate::graph::{ChildGraph, ParentGraph};
 use crate::images::KERNELS;
@@ -52,6 +52,8 @@ pub struct StepParts<'a> {
     pub agent: &'a Agent,
     /// What is learned from.
     pub replay: &'a Replay,
+    /// \[1\], where the ring is written next.
+    pub collector: &'a Buffer<Collector>,
     /// What the step works on.
     pub memory: &'a StepMemory,
     /// Pages that the host sees.

@@ -1,8 +1,13 @@
 //! Child graph `per_sample`: a prioritized batch, its importance weights, its states in padded rows, its other columns.
 
 use gpu_kernels::gather::{gather_f32_rows_padded, gather_f32_rows_padded_shape};
+use gpu_kernels::hindsight::{goal_column, her_relabel, her_relabel_shape};
 use gpu_kernels::is_weights::{per_is_weights, per_is_weights_shape};
 use gpu_kernels::non_finite::{flag_non_finite, flag_non_finite_shape};
+use gpu_kernels::scan::{
+    i64_to_u32, scan_block_sums, scan_offsets, scan_offsets_shape, scan_prefix, scan_sample, scan_sample_shape,
+    scan_shape,
+};
 use gpu_kernels::seg_tree::{seg_tree_sample, seg_tree_sample_shape};
 use gpu_kernels::transitions::{gather_transitions, gather_transitions_shape};
 use shared_types::nan_flags;
@@ -12,24 +17,62 @@ use crate::device::{Buffer, Part};
 use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
-    let (agent, replay, batch) = (parts.agent, parts.replay, &parts.memory.batch);
-    let (n, lanes) = (parts.config.batch, parts.device.row_lanes());
-    let sample = seg_tree_sample::launch(
-        replay.tree.view(),
-        agent.counters.view(),
-        batch.indices.view_mut(),
-        batch.priorities.view_mut(),
-        seed(parts.config),
-    );
+    let (agent, batch, lanes) = (parts.agent, &parts.memory.batch, parts.device.row_lanes());
     let weights = per_is_weights::launch(batch.priorities.view(), agent.scalars.view(), batch.weights.view_mut());
     let flag = |values: &Buffer<f32>| {
         let launch = flag_non_finite::launch(values.view(), parts.memory.flags.view_mut(), nan_flags::SAMPLE as u32);
         (flag_non_finite_shape(values.len(), lanes), launch)
     };
-    let mut steps = vec![(seg_tree_sample_shape(n), sample), (per_is_weights_shape(lanes), weights)];
+    let mut steps = sample(parts);
+    steps.push((per_is_weights_shape(lanes), weights));
     steps.extend(gather(parts, batch.indices.all()));
+    steps.extend(relabel(parts));
     steps.extend([&batch.states, &batch.next_states, &batch.rewards, &batch.weights].map(flag));
     steps
+}
+
+/// Slots and their priorities, by the sampler that the configuration names.
+fn sample(parts: &StepParts<'_>) -> Vec<Step> {
+    let (replay, batch, n) = (parts.replay, &parts.memory.batch, parts.config.batch);
+    let (counters, seed) = (parts.agent.counters.view(), seed(parts.config));
+    let Some(scan) = &batch.scan else {
+        let (indices, priorities) = (batch.indices.view_mut(), batch.priorities.view_mut());
+        let launch = seg_tree_sample::launch(replay.tree.view(), counters, indices, priorities, seed);
+        return vec![(seg_tree_sample_shape(n), launch)];
+    };
+    let capacity = parts.config.capacity;
+    let leaves = || replay.tree.slice(capacity..2 * capacity).view();
+    let (max, sums, prefix) = (|| replay.max_priority.view(), &scan.block_sums, &scan.prefix);
+    let (wide, drawn) = (&scan.indices, batch.priorities.view_mut());
+    vec![
+        (scan_shape(capacity), scan_block_sums::launch(leaves(), max(), sums.view_mut())),
+        (scan_offsets_shape(), scan_offsets::launch(sums.view_mut())),
+        (scan_shape(capacity), scan_prefix::launch(leaves(), max(), sums.view(), prefix.view_mut())),
+        (scan_sample_shape(n), scan_sample::launch(leaves(), prefix.view(), counters, wide.view_mut(), drawn, seed)),
+        (scan_sample_shape(n), i64_to_u32::launch(wide.view(), batch.indices.view_mut())),
+    ]
+}
+
+/// Some rows get the goal that their episode reached later.
+fn relabel(parts: &StepParts<'_>) -> Option<Step> {
+    let (config, ring, batch) = (parts.config, &parts.replay.ring, &parts.memory.batch);
+    let launch = her_relabel::launch(
+        batch.indices.view(),
+        ring.episode_ids.view(),
+        ring.achieved.view(),
+        parts.agent.counters.view(),
+        parts.collector.view(),
+        batch.states.view_mut(),
+        batch.next_states.view_mut(),
+        batch.rewards.view_mut(),
+        batch.relabelled.view_mut(),
+        seed(config),
+        config.environments as u32,
+        goal_column(config.window as usize) as u32,
+        config.her.ratio as f32,
+        (config.reward_scale * config.her.weight) as f32,
+    );
+    config.learners.her.then_some((her_relabel_shape(config.batch), launch))
 }
 
 /// The transitions of the slots `indices`, \[B\], become the batch.

@@ -18,13 +18,19 @@ pub struct Rescoring {
     indices: Buffer<u32>,
     /// \[1\], 0: no row is gated.
     open: Buffer<u32>,
+    /// \[B\], 0: no row is relabelled.
+    as_stored: Buffer<u8>,
 }
 
 impl Rescoring {
     /// For `per.rescore` transitions.
     pub fn new(device: &Device, config: &Config) -> Result<Self, DeviceError> {
         let n_rows = (config.per.rescore as usize).next_multiple_of(config.batch);
-        Ok(Self { indices: device.alloc_zeroed(n_rows)?, open: device.alloc_zeroed(1)? })
+        Ok(Self {
+            indices: device.alloc_zeroed(n_rows)?,
+            open: device.alloc_zeroed(1)?,
+            as_stored: device.alloc_zeroed(config.batch)?,
+        })
     }
 
     /// Scores the stalest of `n_filled` transitions. The batch and what is made of it are scratch.
@@ -43,7 +49,8 @@ impl Rescoring {
             steps.extend(per_sample::gather(parts, rows()));
             steps.extend(ddqn::targets(parts, &agent.keep));
             steps.extend(forward::loss(parts, &agent.keep));
-            let td = td_error_bf16::launch(memory.row_losses.view(), self.open.view(), memory.td_errors.view_mut());
+            let (losses, open, as_stored) = (memory.row_losses.view(), self.open.view(), self.as_stored.view());
+            let td = td_error_bf16::launch(losses, open, as_stored, memory.td_errors.view_mut());
             steps.push((td_error_bf16_shape(batch), td));
             steps.extend(per_priority::priorities(parts, rows()));
         }

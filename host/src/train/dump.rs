@@ -23,6 +23,7 @@ pub struct Before {
     first_moments: Vec<f32>,
     second_moments: Vec<f32>,
     spacing: Vec<f32>,
+    snapshot: Vec<f32>,
     bus: Vec<f32>,
     iqn_averages: Vec<f64>,
 }
@@ -37,6 +38,7 @@ impl Before {
             first_moments: parameters.first_moments.read()?,
             second_moments: parameters.second_moments.read()?,
             spacing: agent.spacing.read()?,
+            snapshot: agent.snapshot.read()?,
             bus: agent.bus.read()?,
             iqn_averages: agent.iqn_averages.read()?,
         })
@@ -139,6 +141,7 @@ impl Dump {
         self.buffer("batch.rewards", &[n], &batch.rewards)?;
         self.buffer("batch.dones", &[n], &batch.dones)?;
         self.buffer("batch.discount_powers", &[n], &batch.discount_powers)?;
+        self.buffer("batch.relabelled", &[n], &batch.relabelled)?;
         self.buffer("batch.weights", &[n], &batch.weights)?;
         self.buffer("priority.before", &[n], &batch.priorities)?;
         let tree = replay.tree.read()?;
@@ -265,7 +268,11 @@ impl Dump {
             self.flat(&format!("{name}.before"), &p.layout, before)?;
             self.flat(&format!("{name}.after"), &p.layout, &after.read()?)?;
         }
-        self.flat("gradient", &p.layout, &p.gradient.read()?)
+        self.flat("gradient", &p.layout, &p.gradient.read()?)?;
+        self.flat("snapshot.before", &p.layout, &before.snapshot)?;
+        let vaccine = trainer.memory().vaccine.read()?[0];
+        fields!(self, "vaccine", vaccine, [multiple, cosine, compared]);
+        self.buffer("masks", &[trainer.agent.masks.len()], &trainer.agent.masks)
     }
 
     fn state(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {

@@ -74,10 +74,19 @@ impl Trainer {
         let replay = Replay::new(device, config.capacity, config.window as usize)?;
         let memory = StepMemory::new(device, config, &agent)?;
         let pages = Pages::new(device)?;
-        let parts = StepParts { device, config, agent: &agent, replay: &replay, memory: &memory, pages: &pages };
+        let collection = Collection::new(device, config, &agent, &market, &replay)?;
+        let parts = StepParts {
+            device,
+            config,
+            agent: &agent,
+            replay: &replay,
+            collector: &collection.envs.collector,
+            memory: &memory,
+            pages: &pages,
+        };
         Ok(Self {
             step_graph: step::compose(&parts)?,
-            collection: Collection::new(device, config, &agent, &market, &replay)?,
+            collection,
             backtests: [None, None],
             reader: ReadbackReader::new(Arc::clone(&pages)),
             control: ControlPage::new(Arc::clone(&pages)),
@@ -125,6 +134,7 @@ impl Trainer {
             config: &self.config,
             agent: &self.agent,
             replay: &self.replay,
+            collector: &self.collection.envs.collector,
             memory: &self.memory,
             pages: &self.pages,
         }

@@ -1,7 +1,7 @@
 //! The files that commands read and write.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -71,6 +71,62 @@ fn two_results_never_share_a_file() {
     // A device takes several.
     let output = onegraph(&["graph", "--dot", "/dev/null", "--json", "/dev/null"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// Opened to write, a pipe would wait for a reader for ever; and a dump, which is renamed into its place, would replace it.
+#[test]
+fn a_pipe_is_written_if_it_has_a_reader_and_never_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    refused(folder.path(), &["graph", "--dot", "pipe"], &["cannot write pipe", "no process reads from it"]);
+    let dump = |out| ["dump", "--preset", "tiny", "--steps", "1", "--out", out];
+    for (out, kind) in [("pipe", "a pipe"), ("-", "standard output"), (".", "a folder"), ("/dev/null", "a device")] {
+        refused(folder.path(), &dump(out), &[&format!("--out {out} is {kind}"), "name a file"]);
+    }
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("cat runs");
+    let start = Instant::now();
+    let written = loop {
+        let output =
+            command(&["graph", "--dot", "pipe"]).current_dir(folder.path()).output().expect("the program starts");
+        // `cat` takes a moment to open it.
+        if output.status.success() || start.elapsed() > Duration::from_secs(20) {
+            break output;
+        }
+    };
+    assert_eq!(written.status.code(), Some(0), "{}", stderr(&written));
+    let read = reader.wait_with_output().expect("it has ended");
+    assert!(stdout(&read).starts_with("digraph") && stdout(&read).trim_end().ends_with('}'));
+    assert!(fs::metadata(&pipe).expect("it is there").file_type().is_fifo());
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing of a name that is `-`");
+}
+
+/// Before the work whose result it is to take, not after.
+#[test]
+fn a_missing_folder_is_told_of_before_the_work() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // Nothing is trained: the run's folder would be there.
+    let train = ["train", "--preset", "tiny", "--out", "run", "--json"];
+    for json in ["none/x.json", "run/none/x.json"] {
+        refused(
+            folder.path(),
+            &[&train[..], &[json]].concat(),
+            &["cannot write", json, "No such file", "another place"],
+        );
+        assert!(!at("run").exists());
+    }
+    for command in [&["bench"][..], &["audit", "--steps", "60"], &["dump", "--steps", "1", "--out", "x"]] {
+        let arguments = [command, &["--preset", "tiny", "--json", "none/x.json"]].concat();
+        refused(folder.path(), &arguments, &["cannot write none/x.json", "No such file"]);
+    }
+    // In a new run's own folder there is room when it is there.
+    let short = ["--quiet", "--set", "epochs=1", "--set", "steps_per_epoch=1"];
+    let arguments = [&train[..], &["run/x.json"], &short].concat();
+    let output = command(&arguments).current_dir(folder.path()).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(at("run/x.json").is_file());
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "no file of ours is left behind");
 }
 
 /// A pipe would wait for a writer for ever.
@@ -180,6 +236,24 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert_eq!(stderr(&output), format!("error: {name}: is {kind}; name a regular file\n"));
     }
+}
+
+/// Such a file can be used; whoever trains on it should know.
+#[test]
+fn bars_that_can_teach_nothing_are_told_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let row = |minute: usize| format!("{},100,100,100,100,0\n", 1_700_000_000 + 60 * minute);
+    let text = format!("time,open,high,low,close,volume\n{}", (0..3_000).map(row).collect::<String>());
+    fs::write(folder.path().join("still.csv"), text).expect("room");
+    let output = command(&["data", "inspect", "still.csv"]).current_dir(folder.path()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let notices = ["every bar closes at the same price", "no bar has volume"];
+    assert_has(&stdout(&output), &notices);
+    let dump = ["dump", "--preset", "tiny", "--steps", "1", "--out", "x", "--data", "still.csv"];
+    let output = command(&dump).current_dir(folder.path()).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_has(&stderr(&output), &notices);
+    assert_has(&stderr(&output), &["WARN", "still.csv"]);
 }
 
 #[test]

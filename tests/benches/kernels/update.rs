@@ -5,7 +5,8 @@ use gpu_kernels::norm::{gradient_norm, gradient_norm_shape, learner_range, n_par
 use gpu_kernels::spectral::{
     SpectralSizes, spectral_columns, spectral_rows, spectral_scale, spectral_scale_shape, spectral_slabs_shape,
 };
-use shared_types::{GradientNorm, Precision, SpectralMatrix, UpdateScalars};
+use gpu_kernels::vaccine::{snapshot_products, snapshot_products_shape};
+use shared_types::{GradientNorm, Precision, SnapshotProducts, SpectralMatrix, UpdateScalars, VaccineScalars};
 
 use crate::Failure;
 use crate::report::Report;
@@ -19,13 +20,22 @@ pub fn update(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
     let (first, second, target) = (timer.zeroed::<f32>(N)?, timer.zeroed::<f32>(N)?, timer.random(N)?);
     let (shadow, target_shadow) = (timer.zeroed::<u16>(N)?, timer.zeroed::<u16>(N)?);
 
+    // As in the presets: the vaccine on, no pruning.
+    let (masks, snapshot, vaccine) = (timer.zeroed::<u32>(0)?, timer.random(N)?, timer.zeroed::<VaccineScalars>(1)?);
     let ranges = [learner_range(0, N, None)];
     let (table, partials) = (timer.upload(&ranges)?, timer.zeroed::<GradientNorm>(n_partial_norms(&ranges))?);
     let times = timer.time(|_| {
-        let launch = gradient_norm::launch(gradient.view(), table.view(), partials.view_mut());
+        let launch = gradient_norm::launch(gradient.view(), masks.view(), table.view(), partials.view_mut());
         vec![(gradient_norm_shape(&ranges, LANES), launch)]
     })?;
     report.row("gradient_norm/1.64M", 4.0 * N as f64, times);
+
+    let products = timer.zeroed::<SnapshotProducts>(ranges[0].n_partials as usize)?;
+    let times = timer.time(|_| {
+        let launch = snapshot_products::launch(gradient.view(), snapshot.view(), masks.view(), products.view_mut());
+        vec![(snapshot_products_shape(&ranges[0], LANES), launch)]
+    })?;
+    report.row("snapshot_products/1.64M", 8.0 * N as f64, times);
 
     let by = UpdateScalars {
         lr: 1e-6,
@@ -37,9 +47,9 @@ pub fn update(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
         ..UpdateScalars::default()
     };
     let (scalars, flags) = (timer.upload(&[by])?, timer.zeroed::<u32>(7)?);
-    // Parameters, both moments and target in and out, gradient in, and two operands: of all of them, or of none.
+    // Parameters, both moments, target and snapshot in and out, gradient in, and two operands: of all of them, or of none.
     for (name, chunk, bytes) in
-        [("adamw/1.64M", CHUNK_DECAYS | CHUNK_SHADOW, 40), ("adamw_trunk/1.64M", CHUNK_DECAYS, 36)]
+        [("adamw/1.64M", CHUNK_DECAYS | CHUNK_SHADOW, 48), ("adamw_trunk/1.64M", CHUNK_DECAYS, 44)]
     {
         let chunks = timer.upload(&vec![chunk; N / CHUNK])?;
         let times = timer.time(|_| {
@@ -47,6 +57,9 @@ pub fn update(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
                 gradient.view(),
                 chunks.view(),
                 scalars.view(),
+                vaccine.view(),
+                masks.view(),
+                snapshot.view_mut(),
                 params.view_mut(),
                 first.view_mut(),
                 second.view_mut(),

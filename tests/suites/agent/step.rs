@@ -15,9 +15,10 @@ use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use reference::config as expected;
 use reference::layout::Tensors;
 use reference::matrix::Matrix;
+use reference::replay;
 use reference::step as reference_step;
 
-use shared_types::{Precision, isv, stream};
+use shared_types::{Collector, Precision, isv, stream};
 
 use crate::iqn;
 
@@ -35,6 +36,7 @@ pub fn cases() -> Vec<Case> {
         case("step::rounded_steps_with_iqn_are_the_references", |device| {
             steps_are_the_references(device, with_iqn(config(Precision::Bf16)))
         }),
+        case("step::a_pruned_network_s_steps_are_the_references", a_pruned_network_s_steps_are_the_references),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ]
@@ -45,6 +47,10 @@ const SEED: u64 = 0x0bad_cafe_1234_5678;
 const IQN_READINESS: f32 = 0.5;
 /// And the first of its losses.
 const IQN_FIRST_LOSS: f64 = 4.0;
+/// Column of the goal.
+const GOAL: usize = 4 * 24 + 15;
+/// Where the ring is written next: the slots from here on are older than those before.
+const HEAD: u32 = 96;
 
 /// The preset `tiny`, without the learners that have a switch of their own in the cases.
 pub fn config(precision: Precision) -> Config {
@@ -75,6 +81,8 @@ fn expected_config(config: &Config) -> expected::Config {
         cql: true,
         iqn: config.learners.iqn,
         adaptive_clip: true,
+        vaccine: config.learners.vaccine,
+        pruning: config.prunes(),
         ..expected::Learners::CORE
     };
     let steps = config.steps_per_fold();
@@ -86,6 +94,13 @@ fn expected_config(config: &Config) -> expected::Config {
         atom_bounds: (config.v_min, config.v_max),
         alpha_cql: config.alpha_cql,
         lambda_iqn: config.lambda_iqn,
+        vaccine_weight: config.vaccine.weight,
+        prune: expected::PruneSchedule {
+            final_sparsity: config.prune.final_sparsity,
+            start: config.prune.start.into(),
+            end: config.prune.end.into(),
+            every: config.prune.every.into(),
+        },
         lr: config.lr,
         clip: config.clip,
         tau: (config.tau_init, config.tau_final),
@@ -104,6 +119,7 @@ pub struct Scene {
     pub reader: ReadbackReader,
     pub config: Config,
     pages: Arc<Pages>,
+    collector: Buffer<Collector>,
     device: Device,
 }
 
@@ -151,6 +167,14 @@ impl Scene {
         ring.actions.write(&actions)?;
         ring.dones.write(&(0..config.capacity).map(|slot| u8::from(slot % 11 == 3)).collect::<Vec<_>>())?;
         ring.discount_powers.write(&(0..config.capacity).map(|slot| 1.0 + (slot % 3) as f32).collect::<Vec<_>>())?;
+        // Episodes of seven bars, those of environment e numbered e, e + E, and so on in the order in which they were written.
+        let n_envs = config.environments;
+        let episode = |slot: usize| {
+            let written = (slot + config.capacity - HEAD as usize) % config.capacity;
+            (written / n_envs / 7 * n_envs + written % n_envs) as u32
+        };
+        ring.episode_ids.write(&(0..config.capacity).map(episode).collect::<Vec<_>>())?;
+        ring.achieved.write(&(0..config.capacity).map(|_| 2.0 * numbers.unit() as f32).collect::<Vec<_>>())?;
         let mut tree = vec![0.0f32; replay.tree.len()];
         tree[config.capacity..].iter_mut().for_each(|leaf| *leaf = 0.1 + numbers.unit() as f32);
         replay.tree.write(&tree)?;
@@ -162,18 +186,26 @@ impl Scene {
         control.set_lr(config.lr as f32);
         control.set_clip(config.clip as f32);
         control.set_beta0(config.per.beta0 as f32);
-        let parts =
-            StepParts { device, config: &config, agent: &agent, replay: &replay, memory: &memory, pages: &pages };
+        let collector = device.upload(&[Collector { head: HEAD, ..Collector::default() }])?;
+        let parts = StepParts {
+            device,
+            config: &config,
+            agent: &agent,
+            replay: &replay,
+            collector: &collector,
+            memory: &memory,
+            pages: &pages,
+        };
         let graph = step::compose(&parts)?;
         drop(module);
         let (reader, device) = (ReadbackReader::new(Arc::clone(&pages)), device.clone());
-        Ok(Self { graph, stream, agent, replay, memory, reader, config, pages, device })
+        Ok(Self { graph, stream, agent, replay, memory, reader, config, pages, collector, device })
     }
 
     /// The children that the graph was captured from.
     pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
-        let Self { device, config, agent, replay, memory, pages, .. } = self;
-        step::children(&StepParts { device, config, agent, replay, memory, pages })
+        let Self { device, config, agent, replay, memory, pages, collector, .. } = self;
+        step::children(&StepParts { device, config, agent, replay, collector, memory, pages })
     }
 
     pub fn step(&self) -> Outcome {
@@ -219,7 +251,7 @@ impl Scene {
         let rows = |from: &[f32]| {
             Matrix::from_fn(n, width, |row, column| f64::from(from[indices[row] as usize * width + column]))
         };
-        let (states, next_states) = (rows(&ring.states.read()?), rows(&ring.next_states.read()?));
+        let (mut states, mut next_states) = (rows(&ring.states.read()?), rows(&ring.next_states.read()?));
         let (actions, rewards) = (ring.actions.read()?, ring.rewards.read()?);
         let (dones, powers) = (ring.dones.read()?, ring.discount_powers.read()?);
         let of = |values: &[f32]| indices.iter().map(|&slot| f64::from(values[slot as usize])).collect::<Vec<_>>();
@@ -231,16 +263,30 @@ impl Scene {
             denoise_normals: Matrix::zeros(n, 24),
             causal_uniform: 0.0,
         };
+        let (mut rewards, achieved) = (of(&rewards), ring.achieved.read()?);
+        let episodes = ring.episode_ids.read()?;
+        let place =
+            replay::Ring { capacity: episodes.len(), n_environments: self.config.environments, head: HEAD as usize };
+        let mut relabelled = vec![false; n];
+        for (row, &slot) in indices.iter().enumerate().filter(|_| self.config.learners.her) {
+            let uniform = |stream| f64::from(philox::uniform(seed, stream, step, row as u32));
+            let donor = place.donor(slot as usize, &episodes, uniform(stream::HER_DONOR));
+            let Some(donor) = donor.filter(|_| uniform(stream::HER_PICK) < self.config.her.ratio) else { continue };
+            let (own, new) = (f64::from(achieved[slot as usize]), f64::from(achieved[donor]));
+            let (scale, weight) = (self.config.reward_scale, self.config.her.weight);
+            rewards[row] = replay::relabelled_reward(rewards[row], states[(row, GOAL)], new, own, scale, weight);
+            (states[(row, GOAL)], next_states[(row, GOAL)], relabelled[row]) = (new, new, true);
+        }
         let batch = reference_step::Batch {
             states,
             next_states,
             actions: indices.iter().map(|&slot| actions[slot as usize].map(usize::from)).collect(),
-            rewards: of(&rewards),
+            rewards,
             dones: indices.iter().map(|&slot| dones[slot as usize] == 1).collect(),
             n_steps: of(&powers).iter().map(|&n| n as u32).collect(),
-            achieved: vec![0.0; n],
+            achieved: of(&achieved),
             weights: batch.weights.read()?.into_iter().map(f64::from).collect(),
-            relabelled: vec![false; n],
+            relabelled,
         };
         Ok((batch, draws))
     }
@@ -267,14 +313,26 @@ pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
 fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
-    let precision = config.precision;
+    compared(Scene::new(device, config)?)
+}
+
+/// Masks are renewed in the second and in the third step.
+fn a_pruned_network_s_steps_are_the_references(device: &Device) -> Outcome {
+    let mut config = config(Precision::F32);
+    config.prune = host::config::Prune { final_sparsity: 0.5, start: 1, end: 3, every: 1 };
     let scene = Scene::new(device, config)?;
+    compared(scene)
+}
+
+fn compared(scene: Scene) -> Outcome {
+    let precision = scene.config.precision;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
         Precision::F32 => (1e-5, 1e-5, 1e-5, 1e-5),
         Precision::Bf16 => (2e-2, 6e-2, 1e-4, 1e-2),
     };
     for step in 0..3 {
+        let priorities_before = scene.replay.tree.read()?;
         scene.step()?;
         let (batch, draws) = scene.batch()?;
         let before = state.clone();
@@ -282,6 +340,12 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         ensure!(!out.gated, "the reference's step {step} is gated");
         let (memory, agent) = (&scene.memory, &scene.agent);
         let what = |name: &str| format!("step {step}, {name}");
+        let goals = |rows: &[f32], width: usize| -> Vec<f32> { rows.chunks(width).map(|row| row[GOAL]).collect() };
+        let want: Vec<f64> = (0..batch.relabelled.len()).map(|row| batch.states[(row, GOAL)]).collect();
+        let stride = agent.sizes().state_stride();
+        ensure!(batch.relabelled.contains(&true), "step {step} relabels no row");
+        check(&what("goals"), &goals(&memory.batch.states.read()?, stride), &want, 0.0)?;
+        check(&what("rewards"), &memory.batch.rewards.read()?, &batch.rewards, 1e-6)?;
         check(&what("h"), &memory.online.h[2].read()?, &out.at.pass.trunk.output.values, activation)?;
         check(
             &what("h of s', target"),
@@ -329,9 +393,11 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let priorities = scene.replay.tree.read()?;
         let indices = memory.batch.indices.read()?;
         for (row, &slot) in indices.iter().enumerate() {
-            let leaf = f64::from(priorities[scene.config.capacity + slot as usize]);
-            let best = indices.iter().zip(&td).filter(|(other, _)| **other == slot);
-            let want = best.map(|(_, td)| (td.abs() + 1e-6).powf(0.6)).fold(0.0, f64::max);
+            ensure!(td[row].is_nan() == batch.relabelled[row], "row {row}: td {}", td[row]);
+            let leaf = |tree: &[f32]| f64::from(tree[scene.config.capacity + slot as usize]);
+            let of_slot = indices.iter().zip(&td).filter(|(other, td)| **other == slot && td.is_finite());
+            let best = of_slot.map(|(_, td)| (td.abs() + 1e-6).powf(0.6)).reduce(f64::max);
+            let (leaf, want) = (leaf(&priorities), best.unwrap_or_else(|| leaf(&priorities_before)));
             ensure!((leaf - want).abs() <= 1e-5 * want, "row {row}: leaf {leaf}, {want} expected");
         }
         if precision == Precision::Bf16 {

@@ -3,6 +3,7 @@
 mod copy;
 mod counters;
 mod gather;
+mod hindsight;
 mod is_weights;
 mod matmul;
 mod philox;
@@ -18,6 +19,7 @@ fn main() {
         copy::cases(),
         counters::cases(),
         gather::cases(),
+        hindsight::cases(),
         is_weights::cases(),
         matmul::cases(),
         philox::cases(),

@@ -161,6 +161,7 @@ fn learned(learner: &Learner) -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
         ("first moments", &p.first_moments),
         ("second moments", &p.second_moments),
         ("spacing", &learner.agent.spacing),
+        ("snapshot", &learner.agent.snapshot),
         ("priorities", &replay.tree),
         ("highest priority", &replay.max_priority),
     ] {

@@ -11,6 +11,7 @@ use host::images::KERNELS;
 use host::market::Runner;
 use host::step::{self, ControlPage, Pages, ReadbackReader, Replay, StepMemory, StepParts};
 use onegraph_tests::{Failed, Outcome};
+use shared_types::Collector;
 
 /// A transition of the ring that does not end the episode.
 pub struct Transition {
@@ -35,12 +36,13 @@ pub fn unchecked(device: &Device) -> Device {
 
 /// The graph comes first: it goes before what it reaches.
 pub struct Learner {
-    graph: ParentGraph,
+    pub graph: ParentGraph,
     pub agent: Agent,
     pub replay: Replay,
     pub memory: StepMemory,
     pub control: ControlPage,
     pub reader: ReadbackReader,
+    collector: Buffer<Collector>,
     pages: Arc<Pages>,
     module: Module,
     stream: Stream,
@@ -67,14 +69,23 @@ impl Learner {
         control.set_lr(config.lr as f32);
         control.set_clip(config.clip as f32);
         control.set_beta0(config.per.beta0 as f32);
-        let parts =
-            StepParts { device, config: &config, agent: &agent, replay: &replay, memory: &memory, pages: &pages };
+        let collector = device.alloc_zeroed(1)?;
+        let parts = StepParts {
+            device,
+            config: &config,
+            agent: &agent,
+            replay: &replay,
+            collector: &collector,
+            memory: &memory,
+            pages: &pages,
+        };
         Ok(Self {
             graph: step::compose(&parts)?,
             reader: ReadbackReader::new(Arc::clone(&pages)),
             device: device.clone(),
             agent,
             replay,
+            collector,
             memory,
             control,
             pages,
@@ -110,6 +121,7 @@ impl Learner {
             config: &self.config,
             agent: &self.agent,
             replay: &self.replay,
+            collector: &self.collector,
             memory: &self.memory,
             pages: &self.pages,
         };

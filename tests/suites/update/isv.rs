@@ -7,11 +7,12 @@ use onegraph_tests::lab::{Lab, Numbers, Tolerance, bits};
 use onegraph_tests::{Case, Outcome, case};
 use reference::isv::{Isv as Reference, RATE, SLOW_RATE};
 use shared_types::learner::N_LEARNERS;
-use shared_types::{Counters, Isv, LossTotals, SKIP_WORDS, UpdateScalars, isv};
+use shared_types::{Counters, Isv, LossTotals, SKIP_WORDS, UpdateScalars, VaccineScalars, isv};
 
 pub fn cases() -> Vec<Case> {
     vec![
         case("isv::averages_and_health_follow_the_reference", averages_and_health_follow_the_reference),
+        case("isv::phi_follows_the_cosines_from_zero", phi_follows_the_cosines_from_zero),
         case("isv::a_gated_step_changes_only_what_counts_it", a_gated_step_changes_only_what_counts_it),
         case("isv::readiness_follows_the_heads_applied_updates", readiness_follows_the_heads_applied_updates),
         case("isv::skipped_steps_leave_the_window_after_a_thousand", skipped_steps_leave_the_window_after_a_thousand),
@@ -37,14 +38,27 @@ impl<'a> World<'a> {
     }
 
     fn step(&self, totals: LossTotals, squared_norm: f32, gated: bool, rng_step: i32) -> Result<(), DeviceError> {
+        self.vaccinated_step(totals, squared_norm, gated, rng_step, VaccineScalars::default())
+    }
+
+    fn vaccinated_step(
+        &self,
+        totals: LossTotals,
+        squared_norm: f32,
+        gated: bool,
+        rng_step: i32,
+        vaccine: VaccineScalars,
+    ) -> Result<(), DeviceError> {
         let gate = if gated { UpdateScalars::GATED | UpdateScalars::STEP_GATED } else { 0 };
         let scalars = [UpdateScalars { gate, squared_norm, ..UpdateScalars::default() }; N_LEARNERS];
         let (totals, scalars) = (self.lab.upload(&[totals])?, self.lab.upload(&scalars)?);
         let counters = self.lab.upload(&[Counters { rng_step, ..Counters::default() }])?;
+        let vaccine = self.lab.upload(&[vaccine])?;
         let iqn_loss = self.lab.upload(&self.iqn_loss)?;
         let launch = isv_update::launch(
             totals.view(),
             scalars.view(),
+            vaccine.view(),
             counters.view(),
             iqn_loss.view(),
             self.iqn_averages.view_mut(),
@@ -184,5 +198,25 @@ fn skipped_steps_leave_the_window_after_a_thousand(device: &Device) -> Outcome {
         }
     }
     assert_eq!(world.bus.read()?[isv::SKIPPED_UPDATES], 8.0);
+    Ok(())
+}
+
+/// The average of the vaccine's cosines: 0 counts as its first sample, a step without a snapshot and a gated one leave it alone.
+fn phi_follows_the_cosines_from_zero(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let world = World::new(&lab)?;
+    let mut phi = 0.0f64;
+    for (step, (cosine, compared, gated)) in
+        [(0.5, 1, false), (0.9, 0, false), (-0.75, 1, false), (0.25, 1, true), (1.0, 1, false)].into_iter().enumerate()
+    {
+        let vaccine = VaccineScalars { cosine, compared, ..VaccineScalars::default() };
+        world.vaccinated_step(LossTotals::default(), 1.0, gated, step as i32 + 1, vaccine)?;
+        if compared == 1 && !gated {
+            phi += RATE * (f64::from(cosine) - phi);
+        }
+        let got = f64::from(world.bus.read()?[isv::VACCINE_COS_EMA]);
+        // Three roundings a step of values under 0.02, and the rate's own.
+        assert!((got - phi).abs() <= 20.0 * 2f64.powi(-24) * 0.02, "step {step}: {got}, {phi} expected");
+    }
     Ok(())
 }

@@ -4,12 +4,23 @@ mod adamw;
 mod gate;
 mod isv;
 mod norm;
+mod prune;
 mod publish;
 mod spectral;
 mod spectral_world;
+mod vaccine;
 mod world;
 
 fn main() {
-    let subjects = [adamw::cases(), gate::cases(), isv::cases(), norm::cases(), publish::cases(), spectral::cases()];
+    let subjects = [
+        adamw::cases(),
+        gate::cases(),
+        isv::cases(),
+        norm::cases(),
+        prune::cases(),
+        publish::cases(),
+        spectral::cases(),
+        vaccine::cases(),
+    ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

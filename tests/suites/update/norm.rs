@@ -37,7 +37,8 @@ fn ranges(lengths: &[usize]) -> Vec<LearnerRange> {
 fn partials(lab: &Lab, gradient: &[f32], ranges: &[LearnerRange]) -> Result<Vec<GradientNorm>, DeviceError> {
     let partials = lab.upload(&vec![GradientNorm { sum_of_squares: f32::NAN, flags: 99 }; n_partial_norms(ranges)])?;
     let (gradient, table) = (lab.upload(gradient)?, lab.upload(ranges)?);
-    let launch = gradient_norm::launch(gradient.view(), table.view(), partials.view_mut());
+    let masks = lab.zeroed(0)?;
+    let launch = gradient_norm::launch(gradient.view(), masks.view(), table.view(), partials.view_mut());
     lab.run(gradient_norm_shape(ranges, lab.lanes()), launch)?;
     partials.read()
 }

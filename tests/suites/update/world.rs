@@ -5,15 +5,17 @@ use std::sync::Arc;
 use gpu_kernels::adamw::{CHUNK, CHUNK_DECAYS, CHUNK_SHADOW, adamw, adamw_shape};
 use gpu_kernels::gate::{gate_step, gate_step_shape};
 use gpu_kernels::norm::{gradient_norm, gradient_norm_shape, learner_range, n_partial_norms};
+use gpu_kernels::vaccine::{snapshot_products, snapshot_products_shape};
 use half::bf16;
 use host::device::Buffer;
 use host::error::DeviceError;
 use onegraph_tests::lab::{Lab, Numbers, bits};
 use reference::config::Sizes;
 use reference::layout::{Group, Layout, trunk_matrices};
-use shared_types::learner::N_LEARNERS;
+use shared_types::learner::{N_LEARNERS, THETA};
 use shared_types::{
-    Counters, GateParams, GradientNorm, LearnerRange, LossTotals, Precision, StepScalars, UpdateScalars, isv,
+    Counters, GateParams, GradientNorm, LearnerRange, LossTotals, Precision, SnapshotProducts, StepScalars,
+    UpdateScalars, VaccineScalars, isv,
 };
 
 /// The groups in the order of the learners' numbers.
@@ -21,7 +23,7 @@ pub const GROUPS: [Group; N_LEARNERS] =
     [Group::Theta, Group::Attention, Group::Iqn, Group::IqlHigh, Group::IqlLow, Group::Selectivity, Group::Denoise];
 
 /// All learners on, the design's weight decay, the adaptive clip.
-pub const PARAMS: GateParams = GateParams { learners: 0x7f, adaptive_clip: 1, weight_decay: 1e-4, reserved: 0 };
+pub const PARAMS: GateParams = GateParams { learners: 0x7f, adaptive_clip: 1, weight_decay: 1e-4, vaccine_weight: 1.0 };
 
 /// What a step begins with besides its gradient.
 #[derive(Clone)]
@@ -56,6 +58,11 @@ pub struct World<'a> {
     pub seeded: Buffer<u64>,
     pub gate: Buffer<u32>,
     pub scalars: Buffer<UpdateScalars>,
+    /// Empty: no pruning.
+    pub masks: Buffer<u32>,
+    /// Empty: no vaccine.
+    pub snapshot: Buffer<f32>,
+    pub vaccine: Buffer<VaccineScalars>,
     pub flags: Buffer<u32>,
 }
 
@@ -91,6 +98,9 @@ impl<'a> World<'a> {
             seeded: lab.zeroed(1)?,
             gate: lab.upload(&[7u32])?,
             scalars: lab.zeroed(N_LEARNERS)?,
+            masks: lab.zeroed(0)?,
+            snapshot: lab.zeroed(0)?,
+            vaccine: lab.zeroed(1)?,
             flags: lab.zeroed(7)?,
             ranges,
             layout,
@@ -106,8 +116,16 @@ impl<'a> World<'a> {
     pub fn update(&self, gradient: &[f32], step: &Step, params: GateParams) -> Result<(), DeviceError> {
         let (gradient, ranges) = (self.lab.upload(gradient)?, self.lab.upload(&self.ranges)?);
         let partials = self.lab.zeroed::<GradientNorm>(n_partial_norms(&self.ranges))?;
-        let launch = gradient_norm::launch(gradient.view(), ranges.view(), partials.view_mut());
+        let launch = gradient_norm::launch(gradient.view(), self.masks.view(), ranges.view(), partials.view_mut());
         self.lab.run(gradient_norm_shape(&self.ranges, self.lab.lanes()), launch)?;
+        let theta = &self.ranges[THETA];
+        let n_products = if self.snapshot.is_empty() { 0 } else { theta.n_partials as usize };
+        let products = self.lab.zeroed::<SnapshotProducts>(n_products)?;
+        if n_products > 0 {
+            let (snapshot, masks) = (self.snapshot.view(), self.masks.view());
+            let launch = snapshot_products::launch(gradient.view(), snapshot, masks, products.view_mut());
+            self.lab.run(snapshot_products_shape(theta, self.lab.lanes()), launch)?;
+        }
         let (totals, losses) = (self.lab.upload(&[step.totals])?, self.lab.upload(&step.head_losses)?);
         let scalars = self.lab.upload(&[step.scalars])?;
         let launch = gate_step::launch(
@@ -115,12 +133,14 @@ impl<'a> World<'a> {
             losses.view(),
             ranges.view(),
             partials.view(),
+            products.view(),
             scalars.view(),
             self.bus.view(),
             self.seeded.view(),
             self.counters.view_mut(),
             self.gate.view_mut(),
             self.scalars.view_mut(),
+            self.vaccine.view_mut(),
             self.flags.view_mut(),
             params,
         );
@@ -135,6 +155,9 @@ impl<'a> World<'a> {
             gradient.view(),
             chunks.view(),
             self.scalars.view(),
+            self.vaccine.view(),
+            self.masks.view(),
+            self.snapshot.view_mut(),
             self.params.view_mut(),
             self.first.view_mut(),
             self.second.view_mut(),

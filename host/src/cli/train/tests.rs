@@ -110,6 +110,7 @@ fn wrong_input_is_exit_code_two_and_says_what_to_do() {
         (&["--data", &tight, "--symbol", "NONE"], &["tight.csv"]),
         (&["--symbol", "ES"], &["`--symbol`", "`--data FILE`"]),
         (&["--stamps", "end"], &["`--stamps`", "`--data FILE`"]),
+        (&["--data", &tight, "--set", "sim.bars=2000"], &["--set sim.bars=2000: with `--data` nothing is simulated"]),
         (&["--set", "sim.bars=900"], &["regimes: 900 bars leave 180 for the test", "take more bars"]),
         (&["--out", busy], &["is not empty, and no run"]),
         (&["--resume", busy], &["is no run: it has no run.json"]),
