@@ -4,7 +4,7 @@ use cuda_std::prelude::*;
 use shared_types::isv;
 use shared_types::market::N_BRANCHES;
 
-use super::{N_QUANTILES, QUANTILE_STRIDE, first_of};
+use super::{N_QUANTILES, QUANTILE_STRIDE};
 use crate::c51::highest;
 use crate::heads::{N_ACTIONS, first_action};
 use crate::lanes::{self, N_LANES};
@@ -34,13 +34,11 @@ pub fn refresh_iqn_iqr(quantiles: GlobalSlice<f32>, q: GlobalSlice<f32>, bus: Gl
     let mut row = thread::thread_idx_x() as usize;
     while row < n_rows {
         let of_row = q.sub(row * N_ACTIONS..(row + 1) * N_ACTIONS);
-        let first = greedy::<4>(&of_row, 0);
-        let others = [greedy::<3>(&of_row, 1), greedy::<3>(&of_row, 2), greedy::<3>(&of_row, 3)];
-        let mut of_branches = range(&quantiles, row, first);
-        for (other, action) in others.into_iter().enumerate() {
-            of_branches += range(&quantiles, row, first_of(1 + other) + action);
-        }
-        sum += of_branches;
+        // One by one: actions in an array would lie in local memory.
+        let range = |action: usize| range(&quantiles, row, action);
+        let (direction, size) = (range(greedy::<4>(&of_row, 0)), range(greedy::<3>(&of_row, 1)));
+        let (order, hold) = (range(greedy::<3>(&of_row, 2)), range(greedy::<3>(&of_row, 3)));
+        sum += (direction + size) + (order + hold);
         row += n_lanes;
     }
     if n_lanes > 1 {
@@ -52,11 +50,11 @@ pub fn refresh_iqn_iqr(quantiles: GlobalSlice<f32>, q: GlobalSlice<f32>, bus: Gl
     }
 }
 
-/// The greedy action of a branch of `N`.
+/// The greedy action of a branch of `N`, counted among those of all branches.
 #[inline(always)]
 fn greedy<const N: usize>(q: &GlobalSlice<f32>, branch: usize) -> usize {
     let first = first_action(branch);
-    highest::<N>(core::array::from_fn(|action| q.get(first + action))) as usize
+    first + highest::<N>(core::array::from_fn(|action| q.get(first + action))) as usize
 }
 
 /// Interquartile range of one action of a row.

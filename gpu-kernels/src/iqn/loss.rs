@@ -142,6 +142,27 @@ pub fn iqn_total(
         let (loss, before) = (sum / row_losses.len() as f64, totals.get(0));
         let objective = before.objective as f64 + weight(&bus, lambda) as f64 * loss;
         head_loss.set(0, loss as f32);
-        totals.set(0, LossTotals { objective: objective as f32, ..before });
+        totals.set(0, with_objective(before, objective as f32));
+    }
+}
+
+/// `before` with another J. Field by field: `..before` would copy stretches of bytes through local memory.
+#[inline(always)]
+fn with_objective(before: LossTotals, objective: f32) -> LossTotals {
+    LossTotals {
+        weighted_ce: before.weighted_ce,
+        td_mean: before.td_mean,
+        td_var: before.td_var,
+        mse: before.mse,
+        cql: before.cql,
+        objective,
+        q_mean: before.q_mean,
+        q_min: before.q_min,
+        q_max: before.q_max,
+        q_variance: before.q_variance,
+        avg_max_q: before.avg_max_q,
+        reward_mean: before.reward_mean,
+        reward_var: before.reward_var,
+        reserved: [0; 3],
     }
 }
