@@ -10,10 +10,11 @@ fn onegraph(arguments: &[&str]) -> Output {
     command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
 }
 
-/// Dumps step `n_steps` of the tiny preset with IQN, under a seed that gives it a heavier loss in the first step than in the second, so
-/// that it is a part of the third step's objective.
+/// Dumps step `n_steps` of the tiny preset with the temporal block and IQN, under a seed that gives IQN a heavier loss in the first step
+/// than in the second, so that it is a part of the third step's objective.
 fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
-    dump_with(folder, n_steps, &[&format!("precision={precision}"), "learners.iqn=true", "seed=5"])
+    let precision = format!("precision={precision}");
+    dump_with(folder, n_steps, &[&precision, "learners.temporal=true", "learners.iqn=true", "seed=5"])
 }
 
 fn dump_with(folder: &Path, n_steps: u32, sets: &[&str]) -> Vec<u8> {
@@ -89,6 +90,23 @@ fn a_step_fits_together() {
             assert_close(pre_in[row * n_outputs + output], product + bias[output], 2e-6 * (size + 1.0), "pre_in");
         }
     }
+
+    // The temporal block's output is its part of u, and its gradient what W_in sends back.
+    let (first, width) = (40, 64);
+    let (output, d_output) = (floats(&three, "online.temporal"), floats(&three, "d_temporal"));
+    let d_pre_in = floats(&three, "d_pre_in");
+    assert!(output.len() == u.len() / n_inputs * width && output.len() == d_output.len());
+    for (row, d_pre_in) in d_pre_in.chunks(n_outputs).enumerate() {
+        let of_row = row * width..(row + 1) * width;
+        assert_eq!(output[of_row.clone()], u[row * n_inputs + first..][..width], "row {row}");
+        for (column, d) in d_output[of_row].iter().enumerate() {
+            let w = weight.iter().skip(first + column).step_by(n_inputs);
+            let terms: Vec<f64> = d_pre_in.iter().zip(w).map(|(d, w)| d * w * factor).collect();
+            let size: f64 = terms.iter().map(|term| term.abs()).sum();
+            assert_close(*d, terms.iter().sum(), 2e-6 * size, "d_temporal");
+        }
+    }
+    assert!(floats(&three, "gradient.temporal.out_proj.weight").iter().any(|g| *g != 0.0));
 
     // IQN's product is h * phi, and what it adds to dJ / dh what comes back through it; the readiness is that of the step before.
     let (phi, product, h) = (floats(&three, "iqn.phi"), floats(&three, "iqn.product"), floats(&three, "online.h.2"));
@@ -173,6 +191,16 @@ fn the_documentation_has_every_name_and_no_other() {
             assert!(words.iter().any(|word| word == field), "docs/dump.md lacks {field} of {name}");
         }
     }
+}
+
+#[test]
+fn without_the_temporal_block_its_buffers_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = dump_with(folder.path(), 1, &["learners.temporal=false"]);
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    let names = tensors.names();
+    assert!(names.iter().all(|name| !name.ends_with(".temporal") && *name != "d_temporal"), "{names:?}");
+    assert!(floats(&tensors, "gradient.temporal.out_proj.weight").iter().all(|g| *g == 0.0));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The backward pass: from the gradient of the heads' outputs to those of the trunk's and branches' parameters.
+//! The backward pass: from the gradient of the heads' outputs to those of the trunk's and branches' parameters, and of the
+//! temporal block's output.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::weight_gradient::WeightGradient;
-use super::{Learners, Parameters, Pass, Sizes, width};
+use super::{Learners, Parameters, Pass, Sizes, TemporalBackward, width};
 use crate::device::{Buffer, Device, Matmul, Output, Part};
 use crate::error::DeviceError;
 use crate::market::Step;
@@ -45,6 +46,8 @@ pub struct Backward {
     pub d_normed: Buffer<f32>,
     /// By W_in u + b, operand \[R, H\].
     pub d_pre_in: Buffer<u16>,
+    /// Of the temporal block, unless off.
+    pub temporal: Option<TemporalBackward>,
     inverse_rms: Buffer<f32>,
     row_terms: Buffer<f32>,
     columns: Columns,
@@ -237,7 +240,9 @@ impl Backward {
         let (h, m, precision, n_heads) = (sizes.hidden, sizes.branch_hidden, parameters.precision, HEAD_NAMES.len());
         let floats = |width: usize| device.alloc_zeroed::<f32>(n_rows * width);
         let operands = |width: usize| device.alloc_zeroed::<u16>(n_rows * width * precision.words());
+        let temporal = learners.temporal.then(|| TemporalBackward::new(device, parameters, n_rows));
         Ok(Self {
+            temporal: temporal.transpose()?,
             d_heads: operands(HeadColumns::new(sizes.atoms).stride as usize)?,
             d_head_pre: operands(n_heads * m)?,
             d_branch_in: floats(n_heads * h)?,
@@ -417,6 +422,7 @@ impl Backward {
         ];
         let factor = Some(factors.slice(0..1));
         steps.extend(self.weights.entry.launch(self.d_pre_in.all(), pass.u.all(), factor, &parameters.gradient));
+        steps.extend(self.temporal.as_ref().map(|block| block.through_entry(&self.d_pre_in, parameters)));
         steps
     }
 }

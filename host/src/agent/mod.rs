@@ -8,6 +8,7 @@
 //! | [`pass`] | a forward pass |
 //! | [`backward`] | the backward pass |
 //! | [`weight_gradient`] | dW = dy^T x |
+//! | [`temporal`] | the temporal block's launches |
 //! | [`iqn`] | IQN's head: passes, loss, gradients |
 //! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
 //! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
@@ -22,6 +23,7 @@ pub mod pass;
 pub mod policy;
 pub mod spectral;
 pub mod state;
+pub mod temporal;
 pub mod weight_gradient;
 
 pub use backward::Backward;
@@ -31,6 +33,7 @@ pub use pass::Pass;
 pub use policy::NetworkPolicy;
 pub use spectral::SpectralNorm;
 pub use state::Agent;
+pub use temporal::{TemporalBackward, TemporalForward};
 
 pub use crate::config::Learners;
 

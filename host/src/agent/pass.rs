@@ -10,13 +10,15 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::parameters::Weights;
-use super::{Learners, Parameters, Sizes, width};
+use super::{Learners, Parameters, Sizes, TemporalForward, width};
 use crate::device::{Buffer, Device, Matmul, Output};
 use crate::error::DeviceError;
 use crate::market::Step;
 
 /// Buffers of a pass and its products. What the backward pass needs stays in them.
 pub struct Pass {
+    /// The temporal block, unless off.
+    pub temporal: Option<TemporalForward>,
     /// Trunk's input, operand \[R, 200\].
     pub u: Buffer<u16>,
     /// W_in u + b, \[R, H\].
@@ -141,7 +143,9 @@ impl Pass {
         let floats = |width: usize| device.alloc_zeroed::<f32>(n_rows * width);
         let operands = |width: usize| device.alloc_zeroed::<u16>(n_rows * width * precision.words());
         let heads = HEAD_NAMES.len();
+        let temporal = learners.temporal.then(|| TemporalForward::new(device, parameters, n_rows));
         Ok(Self {
+            temporal: temporal.transpose()?,
             u: operands(width::INPUT)?,
             pre_in: floats(h)?,
             film: device.alloc_zeroed(2 * h)?,
@@ -199,9 +203,10 @@ impl Pass {
         let tensor = |name: &str| flat.slice(self.layout.range(name)).view();
         let row_wise = row_shape(self.n_rows, self.lanes);
         let none = &self.none;
+        let temporal = self.temporal.as_ref();
         let input = trunk_input::launch(
             rows.view(),
-            none.view(),
+            temporal.map_or(none, |block| &block.output).view(),
             none.view(),
             none.view(),
             self.u.view_mut(),
@@ -225,12 +230,13 @@ impl Pass {
             self.normed[0].view_mut(),
             self.precision,
         );
-        let mut steps = vec![
+        let mut steps: Vec<Step> = temporal.map(|block| block.launch(rows, weights)).into_iter().collect();
+        steps.extend([
             (trunk_input_shape(self.n_rows), input),
             (film_vector_shape(self.sizes.hidden), film),
             products.entry.launch(self.u.all(), shadow, Output::Store(self.pre_in.all(), entry_bias)),
             (row_wise, entry),
-        ];
+        ]);
         for block in 0..N_BLOCKS {
             let silu = Output::Silu { c: self.pre[block].all(), d: self.hidden[block].all(), bias: flat.all() };
             steps.push(products.first[block].launch(self.normed[block].all(), weights.shadow.all(), silu));

@@ -267,7 +267,7 @@ keys! {
     /// Parts of the agent, each of which can be left out.
     learners: Learners {
         /// Mamba2 block over the window.
-        temporal: bool = [true; 3], Range::Switch, "-";
+        temporal: bool = [false; 3], Range::Switch, "-";
         /// Attention over bars and channels.
         attention: bool = [true; 3], Range::Switch, "-";
         /// Modulation of the trunk by the internal state vector.

@@ -1,4 +1,5 @@
-//! Child graph `adam_grad`: pruning masks, what the vaccine adds, the gradient's norms, and which updates are applied.
+//! Child graph `adam_grad`: the temporal block's gradient, pruning masks, what the vaccine adds, the gradient's norms, and which
+//! updates are applied.
 
 use gpu_kernels::gate::{gate_step, gate_step_shape};
 use gpu_kernels::norm::{gradient_norm, gradient_norm_shape};
@@ -46,7 +47,10 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         params,
     );
     let lanes = parts.device.row_lanes();
-    let mut steps = prune(parts);
+    let temporal = memory.backward.temporal.as_ref();
+    let mut steps: Vec<Step> =
+        temporal.into_iter().flat_map(|block| block.launches(&memory.batch.states, &agent.parameters)).collect();
+    steps.extend(prune(parts));
     steps.push((gradient_norm_shape(&memory.range_list, lanes), norm));
     if agent.learners.vaccine {
         steps.push((snapshot_products_shape(&memory.range_list[learner::THETA], lanes), products));

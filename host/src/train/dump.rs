@@ -155,6 +155,9 @@ impl Dump {
     fn pass(&mut self, pass_name: &str, pass: &Pass) -> Result<(), TrainError> {
         let (n, h, m, n_heads) = (self.n_rows, self.hidden, self.branch_hidden, HEAD_NAMES.len());
         let name = |part: &str| format!("{pass_name}.{part}");
+        if let Some(block) = &pass.temporal {
+            self.buffer(&name("temporal"), &[n, width::TEMPORAL], &block.output)?;
+        }
         self.operand(&name("u"), &[n, width::INPUT], &pass.u)?;
         self.buffer(&name("pre_in"), &[n, h], &pass.pre_in)?;
         self.buffer(&name("film"), &[2, h], &pass.film)?;
@@ -253,7 +256,8 @@ impl Dump {
             self.operand(&format!("d_pre1.{block}"), &[n, h], &backward.d_pre[block])?;
         }
         self.buffer("d_n.0", &[n, h], &backward.d_normed)?;
-        self.operand("d_pre_in", &[n, h], &backward.d_pre_in)
+        self.operand("d_pre_in", &[n, h], &backward.d_pre_in)?;
+        backward.temporal.iter().try_for_each(|block| self.buffer("d_temporal", &[n, width::TEMPORAL], &block.d_output))
     }
 
     fn parameters(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {

@@ -3,8 +3,9 @@
 mod iqn;
 mod layout;
 mod step;
+mod temporal;
 
 fn main() {
-    let subjects = [layout::cases(), step::cases(), iqn::cases()];
+    let subjects = [layout::cases(), step::cases(), temporal::cases(), iqn::cases()];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use gpu_kernels::philox;
 use host::agent::Agent;
+use host::agent::layout::Group;
 use host::config::{Config, DataSource, Preset};
-use host::device::{Buffer, Device};
+use host::device::{Buffer, Device, Module};
 use host::graph::ParentGraph;
 use host::images::KERNELS;
 use host::market::{Runner, Step};
@@ -14,7 +15,7 @@ use onegraph_tests::lab::Numbers;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use reference::config as expected;
 use reference::layout::Tensors;
-use reference::matrix::Matrix;
+use reference::matrix::{Matrix, dot, norm};
 use reference::replay;
 use reference::step as reference_step;
 
@@ -36,7 +37,15 @@ pub fn cases() -> Vec<Case> {
         case("step::rounded_steps_with_iqn_are_the_references", |device| {
             steps_are_the_references(device, with_iqn(config(Precision::Bf16)))
         }),
-        case("step::a_pruned_network_s_steps_are_the_references", a_pruned_network_s_steps_are_the_references),
+        case("step::unrounded_steps_with_the_temporal_block_are_the_references", |device| {
+            steps_are_the_references(device, with_temporal(config(Precision::F32)))
+        }),
+        case("step::rounded_steps_with_the_temporal_block_are_the_references", |device| {
+            steps_are_the_references(device, with_temporal(config(Precision::Bf16)))
+        }),
+        case("step::pruned_steps_are_the_references", |device| {
+            steps_are_the_references(device, pruned(config(Precision::F32)))
+        }),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ]
@@ -59,6 +68,7 @@ pub fn config(precision: Precision) -> Config {
     config.precision = precision;
     config.capacity = 256;
     config.batch = 33;
+    config.learners.temporal = false;
     config.learners.iqn = false;
     config
 }
@@ -69,10 +79,22 @@ pub fn with_iqn(mut config: Config) -> Config {
     config
 }
 
+/// The same with the temporal block.
+pub fn with_temporal(mut config: Config) -> Config {
+    config.learners.temporal = true;
+    config
+}
+
+/// The same with masks that are renewed in every step.
+fn pruned(config: Config) -> Config {
+    Config { prune: host::config::Prune { final_sparsity: 0.5, start: 0, end: 3, every: 1 }, ..config }
+}
+
 /// What of the reference corresponds to it.
 fn expected_config(config: &Config) -> expected::Config {
     let sizes = expected::Sizes::new(config.window as usize, config.hidden, config.branch_hidden, config.atoms);
     let learners = expected::Learners {
+        temporal: config.learners.temporal,
         film: true,
         spectral: true,
         depth: true,
@@ -115,12 +137,13 @@ pub struct Scene {
     stream: host::device::Stream,
     pub agent: Agent,
     pub replay: Replay,
+    collector: Buffer<Collector>,
     pub memory: StepMemory,
     pub reader: ReadbackReader,
-    pub config: Config,
     pages: Arc<Pages>,
-    collector: Buffer<Collector>,
+    module: Module,
     device: Device,
+    pub config: Config,
 }
 
 impl Scene {
@@ -197,19 +220,24 @@ impl Scene {
             pages: &pages,
         };
         let graph = step::compose(&parts)?;
-        drop(module);
-        let (reader, device) = (ReadbackReader::new(Arc::clone(&pages)), device.clone());
-        Ok(Self { graph, stream, agent, replay, memory, reader, config, pages, collector, device })
-    }
-
-    /// The children that the graph was captured from.
-    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
-        let Self { device, config, agent, replay, memory, pages, collector, .. } = self;
-        step::children(&StepParts { device, config, agent, replay, collector, memory, pages })
+        let (reader, device) = (ReadbackReader::new(pages.clone()), device.clone());
+        Ok(Self { graph, stream, agent, replay, collector, memory, reader, pages, module, device, config })
     }
 
     pub fn step(&self) -> Outcome {
         self.graph.launch(&self.stream)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The children that the graph was captured from.
+    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
+        let Self { device, config, agent, replay, collector, memory, pages, .. } = self;
+        step::children(&StepParts { device, config, agent, replay, collector, memory, pages })
+    }
+
+    /// Launches without a graph.
+    pub fn run(&self, steps: Vec<Step>) -> Outcome {
+        Runner { device: &self.device, module: &self.module, stream: &self.stream }.run(steps)?;
         Ok(self.stream.synchronize()?)
     }
 
@@ -301,6 +329,11 @@ fn relative(got: &[f32], want: &[f64]) -> f64 {
     if size == 0.0 { off.sqrt() } else { (off / size).sqrt() }
 }
 
+fn cosine(got: &[f32], want: &[f64]) -> f64 {
+    let got: Vec<f64> = got.iter().map(|&x| f64::from(x)).collect();
+    dot(&got, want) / (norm(&got) * norm(want))
+}
+
 pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
     let off = relative(got, want);
     println!("{what}: {off:.1e} of {bound:.0e}");
@@ -313,19 +346,8 @@ pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
 fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
-    compared(Scene::new(device, config)?)
-}
-
-/// Masks are renewed in the second and in the third step.
-fn a_pruned_network_s_steps_are_the_references(device: &Device) -> Outcome {
-    let mut config = config(Precision::F32);
-    config.prune = host::config::Prune { final_sparsity: 0.5, start: 1, end: 3, every: 1 };
+    let precision = config.precision;
     let scene = Scene::new(device, config)?;
-    compared(scene)
-}
-
-fn compared(scene: Scene) -> Outcome {
-    let precision = scene.config.precision;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
         Precision::F32 => (1e-5, 1e-5, 1e-5, 1e-5),
@@ -346,6 +368,17 @@ fn compared(scene: Scene) -> Outcome {
         ensure!(batch.relabelled.contains(&true), "step {step} relabels no row");
         check(&what("goals"), &goals(&memory.batch.states.read()?, stride), &want, 0.0)?;
         check(&what("rewards"), &memory.batch.rewards.read()?, &batch.rewards, 1e-6)?;
+        for (name, got, want) in [
+            ("online", &memory.online, &out.at.pass),
+            ("online on s'", &memory.online_next, &out.next.online),
+            ("target on s'", &memory.target_next, &out.next.target),
+        ] {
+            ensure!(got.temporal.is_some() == want.temporal.is_some(), "{name}: one of the two has no temporal block");
+            if let (Some(got), Some(want)) = (&got.temporal, &want.temporal) {
+                let name = what(&format!("temporal block, {name}"));
+                check(&name, &got.output.read()?, &want.output.values, activation)?;
+            }
+        }
         check(&what("h"), &memory.online.h[2].read()?, &out.at.pass.trunk.output.values, activation)?;
         check(
             &what("h of s', target"),
@@ -374,14 +407,18 @@ fn compared(scene: Scene) -> Outcome {
             let want = &out.first.params.flat[tensor.range()];
             let got = &got[tensor.range()];
             let learns = want.iter().any(|&x| x != 0.0);
-            if tensor.name.starts_with("iqn.") {
-                ensure!(learns == scene.config.learners.iqn, "the reference's gradient of {}", tensor.name);
+            let switches = [("temporal.", scene.config.learners.temporal), ("iqn.", scene.config.learners.iqn)];
+            for (_, on) in switches.into_iter().filter(|(part, _)| tensor.name.starts_with(part)) {
+                ensure!(learns == on, "the reference's gradient of {}", tensor.name);
                 ensure!(learns || got.iter().all(|&x| x == 0.0), "{} learns though it is off", tensor.name);
             }
             if learns {
                 check(&what(&format!("gradient of {}", tensor.name)), got, want, gradient)?;
             }
         }
+        let theta = agent.parameters.layout.group(Group::Theta);
+        let cosine = cosine(&got[theta.clone()], &out.first.params.flat[theta]);
+        ensure!(cosine >= 0.999, "step {step}: the gradient's cosine is {cosine}");
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;
@@ -423,7 +460,7 @@ fn resumed(scene: &Scene, before: reference_step::State) -> Result<reference_ste
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let run = || -> Result<(Vec<u32>, Vec<u32>), Failed> {
-        let scene = Scene::new(device, with_iqn(config(Precision::Bf16)))?;
+        let scene = Scene::new(device, with_iqn(with_temporal(config(Precision::Bf16))))?;
         (0..4).try_for_each(|_| scene.step())?;
         let bits = |buffer: &Buffer<f32>| -> Result<Vec<u32>, Failed> {
             Ok(buffer.read()?.into_iter().map(f32::to_bits).collect())
@@ -437,7 +474,7 @@ fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
 /// A NaN reward of every transition: the loss is not finite, so parameters, moments, targets, priorities and averages stay; the
 /// step is counted and flagged.
 fn a_gated_step_changes_nothing_that_is_learned(device: &Device) -> Outcome {
-    let scene = Scene::new(device, config(Precision::Bf16))?;
+    let scene = Scene::new(device, with_temporal(config(Precision::Bf16)))?;
     scene.step()?;
     let p = &scene.agent.parameters;
     let learned = || -> Result<Vec<Vec<u32>>, Failed> {

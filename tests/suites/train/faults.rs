@@ -36,6 +36,8 @@ enum Place {
     WeightsBehindSample,
     TargetsBehindDdqn,
     GradientBehindForward,
+    /// By the temporal block's output.
+    BlockGradientBehindForward,
 }
 
 const NAN_GATES: u32 = NAN | GATED;
@@ -44,7 +46,7 @@ const INF: f32 = f32::INFINITY;
 /// What a NaN of the online pass on s gives.
 const PASS: [(usize, u32); 2] = [(FORWARD, NAN_GATES), (GRADIENT, NAN_GATES)];
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 14] = [
     Fault {
         name: "nan_in_states",
         place: Place::States,
@@ -112,6 +114,13 @@ const FAULTS: [Fault; 13] = [
         gated: true,
     },
     Fault {
+        name: "nan_in_the_gradient_by_the_temporal_block",
+        place: Place::BlockGradientBehindForward,
+        value: f32::NAN,
+        flags: &[(GRADIENT, NAN_GATES)],
+        gated: true,
+    },
+    Fault {
         name: "nan_in_a_moment",
         place: Place::FirstMoment,
         value: f32::NAN,
@@ -136,7 +145,8 @@ const CAPACITY: usize = 64;
 
 fn learner(device: &Device) -> Result<Learner, Failed> {
     let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
-    let config = Config { seed: 11, capacity: CAPACITY, batch: 32, ..preset };
+    let mut config = Config { seed: 11, capacity: CAPACITY, batch: 32, ..preset };
+    config.learners.temporal = true;
     let mut numbers = Numbers::new(23);
     let mut row = |_| 2.0 * numbers.unit() as f32 - 1.0;
     let width = state_dim(config.window as usize);
@@ -211,6 +221,10 @@ fn faulty_step(learner: &Learner, fault: Fault) -> Result<Vec<(&'static str, Vec
         Place::WeightsBehindSample => behind("per_sample", &memory.batch.weights, 3),
         Place::TargetsBehindDdqn => behind("ddqn", &memory.targets, 7),
         Place::GradientBehindForward => behind("forward", &p.gradient, bias),
+        Place::BlockGradientBehindForward => {
+            let block = memory.backward.temporal.as_ref().ok_or("the temporal block is off")?;
+            behind("forward", &block.d_output, 70)
+        }
     }
 }
 

@@ -24,6 +24,7 @@ fn config(batch: usize) -> Config {
     let mut config = Config { seed: 0xfeed_0123_4567, capacity: CAPACITY, batch, depth_keep_last: 0.5, ..preset };
     // Relabelled rows keep their priority, which hides what these tests look at.
     config.learners.her = false;
+    config.learners.temporal = true;
     config.learners.iqn = true;
     config
 }
