@@ -3,6 +3,9 @@
 //! EMA(x, a): m <- m + a (x - m); the first sample seeds it, a sample that is not finite and a gated step leave it alone. Which
 //! averages have had a sample is a word of bits on the device.
 //!
+//! iqn_readiness = clip(1 - EMA of IQN's loss / its value at the head's first applied update, 0, 1), of updates of that head that are
+//! applied; 0 before.
+//!
 //! health = 1 / ((1 + k)(1 + |loss_ema - loss_slow| / (loss_slow + 1e-6))), k the updates skipped in the last 1,000 steps.
 
 use cuda_std::prelude::*;
@@ -20,19 +23,22 @@ pub const fn isv_update_shape() -> LaunchShape {
     LaunchShape::linear(1, 1)
 }
 
-/// Brings the averages of the losses, the gradient's norm, the TD errors, Q, the rewards and CQL up to the step, counts a skipped
-/// update, and renews the health.
+/// Brings the averages of the losses, the gradient's norm, the TD errors, Q, the rewards and CQL, and IQN's readiness up to the step,
+/// counts a skipped update, and renews the health.
 ///
-/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's, and
-/// vaccine \[1\] of the same; counters \[1\], of which it
-/// reads rng_step; bus \[64\], of which it writes those averages, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have
-/// had a sample, bit by index; window \[33\], as [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
+/// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's and IQN's, and vaccine \[1\]
+/// of the same; counters \[1\], of which it reads rng_step; iqn_loss \[1\], IQN's own, or \[0\] with IQN off; iqn_averages \[2\], that
+/// loss's average and first value, in f64 because the readiness is their difference; bus \[64\], of which it writes those averages,
+/// `IQN_READINESS`, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have had a sample, bit by index; window \[33\], as
+/// [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
 #[kernel]
 pub fn isv_update(
     totals: GlobalSlice<LossTotals>,
     scalars: GlobalSlice<UpdateScalars>,
     vaccine: GlobalSlice<VaccineScalars>,
     counters: GlobalSlice<Counters>,
+    iqn_loss: GlobalSlice<f32>,
+    iqn_averages: GlobalSliceMut<f64>,
     bus: GlobalSliceMut<f32>,
     seeded: GlobalSliceMut<u64>,
     window: GlobalSliceMut<u32>,
@@ -63,6 +69,14 @@ pub fn isv_update(
                 had |= 1 << entry;
             }
         }
+        if !iqn_loss.is_empty() && scalars.get(learner::IQN).gate & UpdateScalars::GATED == 0 {
+            let loss = iqn_loss.get(0) as f64;
+            let [ema, first] = if had >> isv::IQN_READINESS & 1 != 0 { iqn_averages.load(0) } else { [loss, loss] };
+            let ema = ema + RATE as f64 * (loss - ema);
+            iqn_averages.store(0, [ema, first]);
+            bus.set(isv::IQN_READINESS, readiness(ema, first));
+            had |= 1 << isv::IQN_READINESS;
+        }
         seeded.set(0, had);
         let vaccine = vaccine.get(0);
         if vaccine.compared != 0 {
@@ -92,6 +106,14 @@ fn recorded(window: &GlobalSliceMut<u32>, rng_step: i32, skipped: bool) -> u32 {
 #[inline]
 pub fn averaged(mean: f32, sample: f32, rate: f32, seeded: bool) -> f32 {
     if seeded { mean + rate * (sample - mean) } else { sample }
+}
+
+/// iqn_readiness, in \[0, 1\]; 0 if the first loss was 0.
+#[inline]
+pub fn readiness(loss_ema: f64, first_loss: f64) -> f32 {
+    let readiness = (1.0 - loss_ema / first_loss) as f32;
+    // A NaN fails the comparison.
+    if readiness > 0.0 { readiness.min(1.0) } else { 0.0 }
 }
 
 /// Health of the training, in (0, 1].

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod gather;
 pub mod heads;
 pub mod hindsight;
+pub mod iqn;
 pub mod is_weights;
 pub mod isv;
 pub mod lanes;

@@ -10,9 +10,11 @@ fn onegraph(arguments: &[&str]) -> Output {
     command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
 }
 
-/// Dumps step `n_steps` of the tiny preset with the temporal block.
+/// Dumps step `n_steps` of the tiny preset with the temporal block and IQN, under a seed that gives IQN a heavier loss in the first step
+/// than in the second, so that it is a part of the third step's objective.
 fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
-    dump_with(folder, n_steps, &[&format!("precision={precision}"), "learners.temporal=true"])
+    let precision = format!("precision={precision}");
+    dump_with(folder, n_steps, &[&precision, "learners.temporal=true", "learners.iqn=true", "seed=5"])
 }
 
 fn dump_with(folder: &Path, n_steps: u32, sets: &[&str]) -> Vec<u8> {
@@ -106,6 +108,26 @@ fn a_step_fits_together() {
     }
     assert!(floats(&three, "gradient.temporal.out_proj.weight").iter().any(|g| *g != 0.0));
 
+    // IQN's product is h * phi, and what it adds to dJ / dh what comes back through it; the readiness is that of the step before.
+    let (phi, product, h) = (floats(&three, "iqn.phi"), floats(&three, "iqn.product"), floats(&three, "online.h.2"));
+    let (d_product, d_h) = (floats(&three, "iqn.d_product"), floats(&three, "iqn.d_h"));
+    let readiness = floats(&three, "isv.before")[21];
+    let averages = floats(&three, "iqn.averages.before");
+    assert!(readiness > 0.0, "a readiness of {readiness}");
+    assert_close(readiness, 1.0 - averages[0] / averages[1], 2e-7, "readiness");
+    for (at, (&h, &d)) in h.iter().zip(&d_h).enumerate() {
+        let (row, column) = (at / n_outputs, at % n_outputs);
+        let places = |n: usize| ((row * 8 + n) * n_outputs + column, n * n_outputs + column);
+        (0..8).map(places).for_each(|(at, of_phi)| assert_eq!(product[at] as f32, h as f32 * phi[of_phi] as f32));
+        let terms: Vec<f64> =
+            (0..8).map(places).map(|(at, of_phi)| 0.1 * readiness * d_product[at] * phi[of_phi]).collect();
+        let size: f64 = terms.iter().map(|term| term.abs()).sum();
+        assert_close(d, terms.iter().sum(), 1e-6 * size, "d_h");
+    }
+    let losses = floats(&three, "iqn.row_losses");
+    let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+    assert_close(floats(&three, "head_losses")[1], mean, 1e-6 * mean, "L_iqn");
+
     for target in floats(&three, "targets").chunks(51) {
         assert_close(target.iter().sum(), 1.0, 1e-5, "mass");
     }
@@ -179,6 +201,16 @@ fn without_the_temporal_block_its_buffers_are_left_out() {
     let names = tensors.names();
     assert!(names.iter().all(|name| !name.ends_with(".temporal") && *name != "d_temporal"), "{names:?}");
     assert!(floats(&tensors, "gradient.temporal.out_proj.weight").iter().all(|g| *g == 0.0));
+}
+
+#[test]
+fn without_iqn_its_buffers_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = dump_with(folder.path(), 1, &["learners.iqn=false"]);
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    let names = tensors.names();
+    assert!(names.iter().all(|name| !name.starts_with("iqn.")), "{names:?}");
+    assert!(floats(&tensors, "gradient.iqn.out.weight").iter().all(|g| *g == 0.0));
 }
 
 #[test]

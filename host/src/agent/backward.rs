@@ -150,7 +150,7 @@ pub(super) fn to_input(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight:
 }
 
 /// dy `[rows, outputs]`, x `[rows, inputs]`: dW `[outputs, inputs]` at `weight` of the flat gradient.
-fn to_weight(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight: usize) -> Product {
+pub(super) fn to_weight(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight: usize) -> Product {
     Product {
         m: n_outputs as u32,
         n: n_inputs as u32,
@@ -268,15 +268,17 @@ impl Backward {
     }
 
     /// The launches of the backward pass behind `pass`, whose forward pass was run with `scalars` on the online weights.
-    /// `factors` are those of the trunk's matrices' operands, in the order of the layout.
+    /// `factors` are those of the trunk's matrices' operands, in the order of the layout; `extra` \[R, H\], if any, is what other heads
+    /// add to the gradient by the trunk's output.
     pub fn launches(
         &self,
         pass: &Pass,
         parameters: &Parameters,
         scalars: &Buffer<StepScalars>,
         factors: &Buffer<f32>,
+        extra: Option<&Buffer<f32>>,
     ) -> Vec<Step> {
-        let mut steps = self.branches(pass, parameters);
+        let mut steps = self.branches(pass, parameters, extra);
         for block in (0..N_BLOCKS).rev() {
             steps.extend(self.block(block, pass, parameters, scalars, factors));
         }
@@ -303,7 +305,7 @@ impl Backward {
         (column_partials_shape(self.n_rows, n_groups * n_columns), launch)
     }
 
-    fn branches(&self, pass: &Pass, parameters: &Parameters) -> Vec<Step> {
+    fn branches(&self, pass: &Pass, parameters: &Parameters, extra: Option<&Buffer<f32>>) -> Vec<Step> {
         let (shadow, gradient) = (|| parameters.online.shadow.all(), &parameters.gradient);
         let n_heads = HEAD_NAMES.len();
         let head_stride = HeadColumns::new(self.sizes.atoms).stride as usize;
@@ -311,7 +313,7 @@ impl Backward {
             pass.h[N_BLOCKS].view(),
             pass.gates.view(),
             self.d_branch_in.view(),
-            self.none.view(),
+            extra.unwrap_or(&self.none).view(),
             self.d_h.view_mut(),
             self.d_gate_logits.view_mut(),
             self.selection_on.into(),

@@ -9,12 +9,14 @@
 //! | [`backward`] | the backward pass |
 //! | [`weight_gradient`] | dW = dy^T x |
 //! | [`temporal`] | the temporal block's launches |
+//! | [`iqn`] | IQN's head: passes, loss, gradients |
 //! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
 //! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
 //! | [`policy`] | the agent as what chooses actions |
 
 pub mod backward;
 pub mod initial;
+pub mod iqn;
 pub mod layout;
 pub mod parameters;
 pub mod pass;
@@ -25,6 +27,7 @@ pub mod temporal;
 pub mod weight_gradient;
 
 pub use backward::Backward;
+pub use iqn::Iqn;
 pub use parameters::{Parameters, Weights};
 pub use pass::Pass;
 pub use policy::NetworkPolicy;

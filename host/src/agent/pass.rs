@@ -71,7 +71,7 @@ struct Products {
 }
 
 /// y = x W^T for weights at `weight` and a bias at `bias` of the flat parameters.
-fn linear(n_rows: usize, shape: [usize; 2], weight: usize, bias: usize) -> Product {
+pub(super) fn linear(n_rows: usize, shape: [usize; 2], weight: usize, bias: usize) -> Product {
     let [n, k] = shape.map(|extent| extent as u32);
     Product {
         m: n_rows as u32,

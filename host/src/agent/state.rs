@@ -41,6 +41,8 @@ pub struct Agent {
     pub snapshot: Buffer<f32>,
     /// What pruning keeps, a bit a parameter; empty without pruning.
     pub masks: Buffer<u32>,
+    /// Moving average of IQN's loss, and its first value, \[2\].
+    pub iqn_averages: Buffer<f64>,
     /// Parts that are on.
     pub learners: Learners,
     start: Isv,
@@ -75,6 +77,7 @@ impl Agent {
             } else {
                 0
             })?,
+            iqn_averages: device.alloc_zeroed(2)?,
             learners: config.learners.clone(),
             start: Isv::at_start(
                 config.tau_init as f32,
@@ -108,6 +111,7 @@ impl Agent {
         self.spacing.zero()?;
         self.snapshot.zero()?;
         self.masks.write(&vec![u32::MAX; self.masks.len()])?;
+        self.iqn_averages.zero()?;
         runner.run([self.update_atoms()])?;
         runner.run(self.spectral.start(&self.parameters, self.seed))
     }
@@ -134,6 +138,7 @@ impl Agent {
             ("snapshot", &self.snapshot),
             ("masks", &self.masks),
             ("atoms", &self.atoms),
+            ("iqn.averages", &self.iqn_averages),
             ("isv", &self.bus),
             ("isv.seeded", &self.seeded),
             ("isv.skipped", &self.skipped),

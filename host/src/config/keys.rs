@@ -283,7 +283,7 @@ keys! {
         /// Conservative Q-learning.
         cql: bool = [true; 3], Range::Switch, "-";
         /// Implicit quantile head.
-        iqn: bool = [true; 3], Range::Switch, "-";
+        iqn: bool = [false; 3], Range::Switch, "-";
         /// Implicit Q-learning, and the modulation of TD errors by its advantage.
         iql: bool = [true; 3], Range::Switch, "-";
         /// Hindsight experience replay, its term in the reward included.

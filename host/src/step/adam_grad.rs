@@ -8,7 +8,14 @@ use gpu_kernels::vaccine::{snapshot_products, snapshot_products_shape};
 use shared_types::{GateParams, PruneParams, learner};
 
 use super::StepParts;
+use crate::agent::Learners;
 use crate::market::Step;
+
+/// A bit for each learner that updates.
+fn learners_on(on: &Learners) -> u32 {
+    let switches = [(learner::THETA, true), (learner::IQN, on.iqn)];
+    switches.into_iter().fold(0, |bits, (learner, on)| bits | u32::from(on) << learner)
+}
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (agent, memory) = (parts.agent, parts.memory);
@@ -18,7 +25,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let products =
         snapshot_products::launch(gradient.view(), agent.snapshot.view(), masks.view(), memory.products.view_mut());
     let params = GateParams {
-        learners: 1 << learner::THETA,
+        learners: learners_on(&agent.learners),
         adaptive_clip: u32::from(agent.learners.adaptive_clip),
         weight_decay: parts.config.weight_decay as f32,
         vaccine_weight: parts.config.vaccine.weight as f32,

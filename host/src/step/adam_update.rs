@@ -29,6 +29,8 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.update.view(),
         memory.vaccine.view(),
         agent.counters.view(),
+        memory.iqn_loss().view(),
+        agent.iqn_averages.view_mut(),
         agent.bus.view_mut(),
         agent.seeded.view_mut(),
         agent.skipped.view_mut(),

@@ -1,4 +1,4 @@
-//! Child graph `ddqn`: online and target passes on s', greedy actions, projected target distributions.
+//! Child graph `ddqn`: online and target passes on s', greedy actions, projected target distributions, IQN's target quantiles.
 
 use gpu_kernels::c51::{c51_q, c51_targets, c51_targets_shape};
 use gpu_kernels::lanes::row_shape;
@@ -12,6 +12,8 @@ use crate::market::Step;
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (memory, lanes) = (parts.memory, parts.device.row_lanes());
     let mut steps = targets(parts, &parts.agent.scalars);
+    let iqn = memory.iqn.iter();
+    steps.extend(iqn.flat_map(|iqn| iqn.forward_next(&memory.target_next, &parts.agent.parameters.target)));
     let flag = flag_non_finite::launch(memory.targets.view(), memory.flags.view_mut(), nan_flags::DDQN as u32);
     steps.push((flag_non_finite_shape(memory.targets.len(), lanes), flag));
     steps

@@ -1,4 +1,4 @@
-//! Child graph `forward`: the online pass on s, its loss, and the one backward pass.
+//! Child graph `forward`: the online pass on s, its loss, IQN down to the trunk, and the one backward pass.
 
 use gpu_kernels::c51::{c51_loss, loss_partials, loss_partials_shape, loss_totals, loss_totals_shape};
 use gpu_kernels::lanes::row_shape;
@@ -6,6 +6,8 @@ use gpu_kernels::non_finite::{flag_non_finite, flag_non_finite_shape};
 use shared_types::{StepScalars, nan_flags};
 
 use super::StepParts;
+use crate::agent::Iqn;
+use crate::agent::iqn::Transitions;
 use crate::device::Buffer;
 use crate::market::Step;
 
@@ -26,7 +28,9 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     steps.push((loss_totals_shape(lanes), totals));
     let flag = flag_non_finite::launch(memory.row_losses.view(), memory.flags.view_mut(), nan_flags::FORWARD as u32);
     steps.push((flag_non_finite_shape(memory.row_losses.len(), lanes), flag));
-    steps.extend(memory.backward.launches(pass, parameters, &agent.scalars, &agent.spectral.scales));
+    steps.extend(memory.iqn.iter().flat_map(|iqn| of_iqn(parts, iqn)));
+    let extra = memory.iqn.as_ref().map(|iqn| &iqn.d_h);
+    steps.extend(memory.backward.launches(pass, parameters, &agent.scalars, &agent.spectral.scales, extra));
     steps
 }
 
@@ -49,6 +53,23 @@ pub(super) fn loss(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec<St
         parameters.precision,
     );
     steps.push((row_shape(parts.config.batch, parts.device.row_lanes()), loss));
+    steps
+}
+
+/// IQN's head on the online pass: its loss, which joins the objective, and its gradients down to h.
+fn of_iqn(parts: &StepParts<'_>, iqn: &Iqn) -> Vec<Step> {
+    let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
+    let (parameters, pass) = (&agent.parameters, &memory.online);
+    let of = Transitions {
+        actions: &batch.actions,
+        next_actions: &memory.next_actions,
+        rewards: &batch.rewards,
+        dones: &batch.dones,
+        discount_powers: &batch.discount_powers,
+    };
+    let mut steps = iqn.forward(pass, &parameters.online);
+    steps.extend(iqn.loss(&of, &agent.bus, memory.iqn_loss(), &memory.totals));
+    steps.extend(iqn.backward(pass, parameters, &agent.bus));
     steps
 }
 

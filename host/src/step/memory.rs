@@ -17,9 +17,9 @@ use shared_types::{
 
 use super::chunks::chunk_bytes;
 use crate::agent::layout::{Group, Layout};
-use crate::agent::{Agent, Backward, Pass, width};
+use crate::agent::{Agent, Backward, Iqn, Pass, width};
 use crate::config::{Config, Sampler};
-use crate::device::{Buffer, Device};
+use crate::device::{Buffer, Device, Part};
 use crate::error::DeviceError;
 use crate::replay::Ring;
 
@@ -130,6 +130,8 @@ pub struct StepMemory {
     pub online: Pass,
     /// Its backward pass.
     pub backward: Backward,
+    /// IQN's head on both, unless off; written by `ddqn` and `forward`.
+    pub iqn: Option<Iqn>,
     /// Online Q of s', \[B, 13\]; written by `ddqn`.
     pub next_q: Buffer<f32>,
     /// Greedy actions on s', \[B\]; written by `ddqn`.
@@ -201,6 +203,7 @@ impl StepMemory {
             target_next: pass()?,
             online: pass()?,
             backward: Backward::new(device, parameters, n, &agent.learners)?,
+            iqn: agent.learners.iqn.then(|| Iqn::new(device, parameters, n, config.lambda_iqn as f32)).transpose()?,
             next_q: device.alloc_zeroed(n * width::ACTIONS)?,
             next_actions: device.alloc_zeroed(n)?,
             targets: device.alloc_zeroed(n * N_BRANCHES * sizes.atoms)?,
@@ -228,6 +231,11 @@ impl StepMemory {
             td_errors: device.alloc_zeroed(n)?,
             readback: device.alloc_zeroed(1)?,
         })
+    }
+
+    /// IQN's own loss among [`head_losses`](Self::head_losses), \[1\]; \[0\] with IQN off. The first learner, theta, has none there.
+    pub(super) fn iqn_loss(&self) -> Part<'_, f32> {
+        self.head_losses.slice(if self.iqn.is_some() { learner::IQN - 1..learner::IQN } else { 0..0 })
     }
 }
 

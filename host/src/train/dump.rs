@@ -6,6 +6,7 @@ use std::path::Path;
 use bytemuck::Pod;
 use gpu_kernels::c51::row_loss;
 use gpu_kernels::heads::HeadColumns;
+use gpu_kernels::iqn::{N_QUANTILES, QUANTILE_STRIDE};
 use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{Precision, isv, learner};
 
@@ -24,6 +25,7 @@ pub struct Before {
     spacing: Vec<f32>,
     snapshot: Vec<f32>,
     bus: Vec<f32>,
+    iqn_averages: Vec<f64>,
 }
 
 impl Before {
@@ -38,6 +40,7 @@ impl Before {
             spacing: agent.spacing.read()?,
             snapshot: agent.snapshot.read()?,
             bus: agent.bus.read()?,
+            iqn_averages: agent.iqn_averages.read()?,
         })
     }
 }
@@ -53,6 +56,7 @@ pub fn write(trainer: &Trainer, before: &Before, path: &Path) -> Result<usize, T
         dump.pass(name, pass)?;
     }
     dump.losses(trainer)?;
+    dump.iqn(trainer, before)?;
     dump.backward(&memory.backward)?;
     dump.parameters(trainer, before)?;
     dump.state(trainer, before)?;
@@ -212,6 +216,30 @@ impl Dump {
                 update,
                 [gate, lr, gradient_scale, first_correction, second_correction, weight_decay, tau, squared_norm]
             );
+        }
+        Ok(())
+    }
+
+    /// IQN's head, unless off.
+    fn iqn(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
+        let Some(head) = &trainer.memory().iqn else { return Ok(()) };
+        let (n, h, m) = (self.n_rows, self.hidden, self.branch_hidden);
+        let of_rows = |width: usize| [n, N_QUANTILES, width];
+        self.buffer("iqn.phi", &[N_QUANTILES, h], &head.phi)?;
+        self.operand("iqn.product", &of_rows(h), &head.product)?;
+        self.buffer("iqn.pre", &of_rows(m), &head.pre)?;
+        self.operand("iqn.hidden", &of_rows(m), &head.hidden)?;
+        self.buffer("iqn.quantiles", &of_rows(QUANTILE_STRIDE), &head.quantiles)?;
+        self.buffer("iqn.next_quantiles", &of_rows(QUANTILE_STRIDE), &head.next_quantiles)?;
+        self.buffer("iqn.row_losses", &[n], &head.row_losses)?;
+        self.operand("iqn.d_quantiles", &of_rows(QUANTILE_STRIDE), &head.d_quantiles)?;
+        self.operand("iqn.d_pre", &of_rows(m), &head.d_pre)?;
+        self.buffer("iqn.d_product", &of_rows(h), &head.d_product)?;
+        self.buffer("iqn.d_h", &[n, h], &head.d_h)?;
+        let after = trainer.agent.iqn_averages.read()?;
+        for (name, averages) in [("iqn.averages.before", &before.iqn_averages), ("iqn.averages.after", &after)] {
+            let averages: Vec<f32> = averages.iter().map(|&average| average as f32).collect();
+            self.values(name, &[2], &averages)?;
         }
         Ok(())
     }

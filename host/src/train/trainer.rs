@@ -199,7 +199,8 @@ impl Trainer {
         self.reader.read()
     }
 
-    /// What an epoch's boundary does to the agent: the trunk's operands, the market's regime, the schedules, the atoms.
+    /// What an epoch's boundary does to the agent: the trunk's operands, the market's regime, the schedules, the atoms, the
+    /// quantiles' range over the last step's batch.
     pub fn boundary(&self) -> Result<(), TrainError> {
         let (agent, bus) = (&self.agent, &self.agent.bus);
         let schedule = EpsilonSchedule {
@@ -215,6 +216,7 @@ impl Trainer {
         let epsilon = epsilon_update::launch(bus.view_mut(), agent.counters.view(), schedule);
         steps.extend([tau, gamma, epsilon].map(|launch| (boundary_shape(), launch)));
         steps.push(agent.update_atoms());
+        steps.extend(self.memory.iqn.iter().map(|iqn| iqn.refresh_iqr(&self.memory.q, bus)));
         self.runner().run(steps)?;
         Ok(self.stream.synchronize()?)
     }

@@ -19,7 +19,9 @@ use reference::matrix::{Matrix, dot, norm};
 use reference::replay;
 use reference::step as reference_step;
 
-use shared_types::{Collector, Precision, stream};
+use shared_types::{Collector, Precision, isv, stream};
+
+use crate::iqn;
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -28,6 +30,12 @@ pub fn cases() -> Vec<Case> {
         }),
         case("step::rounded_steps_are_the_references", |device| {
             steps_are_the_references(device, config(Precision::Bf16))
+        }),
+        case("step::unrounded_steps_with_iqn_are_the_references", |device| {
+            steps_are_the_references(device, with_iqn(config(Precision::F32)))
+        }),
+        case("step::rounded_steps_with_iqn_are_the_references", |device| {
+            steps_are_the_references(device, with_iqn(config(Precision::Bf16)))
         }),
         case("step::unrounded_steps_with_the_temporal_block_are_the_references", |device| {
             steps_are_the_references(device, with_temporal(config(Precision::F32)))
@@ -44,6 +52,10 @@ pub fn cases() -> Vec<Case> {
 }
 
 const SEED: u64 = 0x0bad_cafe_1234_5678;
+/// IQN's readiness as a scene begins.
+const IQN_READINESS: f32 = 0.5;
+/// And the first of its losses.
+const IQN_FIRST_LOSS: f64 = 4.0;
 /// Column of the goal.
 const GOAL: usize = 4 * 24 + 15;
 /// Where the ring is written next: the slots from here on are older than those before.
@@ -58,6 +70,13 @@ pub fn config(precision: Precision) -> Config {
     config.batch = 33;
     config.causal.every = 2;
     config.learners.temporal = false;
+    config.learners.iqn = false;
+    config
+}
+
+/// The same with IQN's head.
+pub fn with_iqn(mut config: Config) -> Config {
+    config.learners.iqn = true;
     config
 }
 
@@ -83,6 +102,7 @@ fn expected_config(config: &Config) -> expected::Config {
         selection: true,
         spacing: true,
         cql: true,
+        iqn: config.learners.iqn,
         adaptive_clip: true,
         vaccine: config.learners.vaccine,
         pruning: config.prunes(),
@@ -97,6 +117,7 @@ fn expected_config(config: &Config) -> expected::Config {
         },
         atom_bounds: (config.v_min, config.v_max),
         alpha_cql: config.alpha_cql,
+        lambda_iqn: config.lambda_iqn,
         vaccine_weight: config.vaccine.weight,
         causal_every: config.causal.every.into(),
         prune: expected::PruneSchedule {
@@ -121,11 +142,11 @@ pub struct Scene {
     pub replay: Replay,
     collector: Buffer<Collector>,
     pub memory: StepMemory,
-    reader: ReadbackReader,
+    pub reader: ReadbackReader,
     pages: Arc<Pages>,
     module: Module,
     device: Device,
-    config: Config,
+    pub config: Config,
 }
 
 impl Scene {
@@ -149,6 +170,14 @@ impl Scene {
         agent.parameters.refresh_operands()?;
         agent.spacing.write(&(0..agent.spacing.len()).map(|_| signed(1.0)).collect::<Vec<_>>())?;
         runner.run([agent.update_atoms()])?;
+        if config.learners.iqn {
+            // As after many steps: at the first step's readiness of 0 the trunk would learn nothing of IQN.
+            let mut bus = agent.bus.read()?;
+            bus[isv::IQN_READINESS] = IQN_READINESS;
+            agent.bus.write(&bus)?;
+            agent.seeded.write(&[1 << isv::IQN_READINESS])?;
+            agent.iqn_averages.write(&[IQN_FIRST_LOSS * f64::from(1.0 - IQN_READINESS), IQN_FIRST_LOSS])?;
+        }
 
         let replay = Replay::new(device, config.capacity, config.window as usize)?;
         let ring = &replay.ring;
@@ -216,7 +245,7 @@ impl Scene {
     }
 
     /// The reference's agent with the device's parameters.
-    fn reference(&self) -> Result<reference_step::State, Failed> {
+    pub fn reference(&self) -> Result<reference_step::State, Failed> {
         let config = expected_config(&self.config);
         let mut state = reference_step::State::new(config, SEED, self.config.e_start, stream::SPECTRAL);
         let agent = &self.agent;
@@ -236,11 +265,16 @@ impl Scene {
         let (k, spacing) = (self.config.atoms - 1, agent.spacing.read()?);
         state.spacing = spacing.chunks(k).map(|branch| branch.iter().map(|&x| f64::from(x)).collect()).collect();
         state.refresh_atoms();
+        if self.config.learners.iqn {
+            let [ema, first] = agent.iqn_averages.read()?[..] else { unreachable!("two averages") };
+            state.iqn.ema_and_first = Some((ema, first));
+            state.isv.entries[isv::IQN_READINESS] = state.readiness();
+        }
         Ok(state)
     }
 
     /// What was sampled in the last step, as the reference takes it.
-    fn batch(&self) -> Result<(reference_step::Batch, reference_step::Draws), Failed> {
+    pub fn batch(&self) -> Result<(reference_step::Batch, reference_step::Draws), Failed> {
         let (ring, batch) = (&self.replay.ring, &self.memory.batch);
         let indices = batch.indices.read()?;
         let width = self.agent.sizes().state_dim();
@@ -303,7 +337,7 @@ fn cosine(got: &[f32], want: &[f64]) -> f64 {
     dot(&got, want) / (norm(&got) * norm(want))
 }
 
-fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
+pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
     let off = relative(got, want);
     println!("{what}: {off:.1e} of {bound:.0e}");
     ensure!(off <= bound, "{what} is off by {off:e} relative, bound {bound:e}");
@@ -326,6 +360,7 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let priorities_before = scene.replay.tree.read()?;
         scene.step()?;
         let (batch, draws) = scene.batch()?;
+        let before = state.clone();
         let out = reference_step::step(&mut state, &batch, &draws);
         ensure!(!out.gated, "the reference's step {step} is gated");
         let (memory, agent) = (&scene.memory, &scene.agent);
@@ -362,13 +397,22 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let totals = memory.totals.read()?[0];
         check(&what("J"), &[totals.objective], &[out.at.total], objective)?;
         check(&what("mse"), &[totals.mse], &[out.at.losses.mse], activation)?;
+        iqn::is_the_references(
+            &format!("step {step}, "),
+            &scene,
+            &before,
+            &state,
+            &out,
+            (activation, gradient, objective),
+        )?;
         let got = agent.parameters.gradient.read()?;
         for tensor in agent.parameters.layout.tensors() {
             let want = &out.first.params.flat[tensor.range()];
             let got = &got[tensor.range()];
             let learns = want.iter().any(|&x| x != 0.0);
-            if tensor.name.starts_with("temporal.") {
-                ensure!(learns == scene.config.learners.temporal, "the reference's gradient of {}", tensor.name);
+            let switches = [("temporal.", scene.config.learners.temporal), ("iqn.", scene.config.learners.iqn)];
+            for (_, on) in switches.into_iter().filter(|(part, _)| tensor.name.starts_with(part)) {
+                ensure!(learns == on, "the reference's gradient of {}", tensor.name);
                 ensure!(learns || got.iter().all(|&x| x == 0.0), "{} learns though it is off", tensor.name);
             }
             if learns {
@@ -416,13 +460,14 @@ fn resumed(scene: &Scene, before: reference_step::State) -> Result<reference_ste
         target: now.target,
         online_u: now.online_u,
         target_u: now.target_u,
+        iqn: now.iqn,
         ..before
     })
 }
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let run = || -> Result<(Vec<u32>, Vec<u32>), Failed> {
-        let scene = Scene::new(device, with_temporal(config(Precision::Bf16)))?;
+        let scene = Scene::new(device, with_iqn(with_temporal(config(Precision::Bf16))))?;
         (0..4).try_for_each(|_| scene.step())?;
         let bits = |buffer: &Buffer<f32>| -> Result<Vec<u32>, Failed> {
             Ok(buffer.read()?.into_iter().map(f32::to_bits).collect())

@@ -75,6 +75,8 @@ fn memory_bound_kernels_access_16_bytes() -> Outcome {
         ("branch_select", 4, 0),
         ("branch_select_backward", 24, 4),
         ("column_partials_f32", 8, 1),
+        ("iqn_product", 9, 0),
+        ("iqn_product_backward", 17, 9),
     ];
     for (arch, image) in IMAGES {
         for (name, n_loads, n_stores) in expected {

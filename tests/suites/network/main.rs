@@ -7,6 +7,7 @@ mod columns;
 mod entry;
 mod film;
 mod input;
+mod iqn;
 mod math;
 mod residual;
 mod support;
@@ -21,6 +22,7 @@ fn main() {
         backward::cases(),
         branches::cases(),
         columns::cases(),
+        iqn::cases(),
         chain::cases(),
     ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())

@@ -97,7 +97,7 @@ fn case_u_a_checkpoint_holds_where_everything_stood(device: &Device) -> Outcome 
     ensure!(u64::from(collector.step) == n_bars, "{collector:?} after {n_bars} bars");
     ensure!(u64::from(collector.filled) == n_filled.min(config.capacity as u64), "{collector:?}, {n_filled} filled");
     ensure!(u64::from(collector.head) == n_filled % config.capacity as u64, "{collector:?}, {n_filled} filled");
-    for name in ["first_moments", "second_moments", "replay.tree", "isv.seeded", "readback"] {
+    for name in ["first_moments", "second_moments", "replay.tree", "isv.seeded", "iqn.averages", "readback"] {
         ensure!(held(name)?.bytes.iter().any(|byte| *byte != 0), "`{name}` is all zero");
     }
     // Every buffer holds what the checkpoint says, and goes on from there.

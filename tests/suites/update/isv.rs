@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
         case("isv::averages_and_health_follow_the_reference", averages_and_health_follow_the_reference),
         case("isv::phi_follows_the_cosines_from_zero", phi_follows_the_cosines_from_zero),
         case("isv::a_gated_step_changes_only_what_counts_it", a_gated_step_changes_only_what_counts_it),
+        case("isv::readiness_follows_the_heads_applied_updates", readiness_follows_the_heads_applied_updates),
         case("isv::skipped_steps_leave_the_window_after_a_thousand", skipped_steps_leave_the_window_after_a_thousand),
     ]
 }
@@ -24,12 +25,16 @@ struct World<'a> {
     bus: Buffer<f32>,
     seeded: Buffer<u64>,
     window: Buffer<u32>,
+    iqn_averages: Buffer<f64>,
+    /// IQN's own loss; none with IQN off.
+    iqn_loss: Vec<f32>,
 }
 
 impl<'a> World<'a> {
     fn new(lab: &'a Lab<'a>) -> Result<Self, DeviceError> {
         let bus = lab.upload(&Isv::at_start(0.05, 1.0, -10.0, 10.0).entries)?;
-        Ok(Self { lab, bus, seeded: lab.zeroed(1)?, window: lab.zeroed(SKIP_WORDS)? })
+        let (seeded, window, iqn_averages) = (lab.zeroed(1)?, lab.zeroed(SKIP_WORDS)?, lab.zeroed(2)?);
+        Ok(Self { lab, bus, seeded, window, iqn_averages, iqn_loss: Vec::new() })
     }
 
     fn step(&self, totals: LossTotals, squared_norm: f32, gated: bool, rng_step: i32) -> Result<(), DeviceError> {
@@ -49,11 +54,14 @@ impl<'a> World<'a> {
         let (totals, scalars) = (self.lab.upload(&[totals])?, self.lab.upload(&scalars)?);
         let counters = self.lab.upload(&[Counters { rng_step, ..Counters::default() }])?;
         let vaccine = self.lab.upload(&[vaccine])?;
+        let iqn_loss = self.lab.upload(&self.iqn_loss)?;
         let launch = isv_update::launch(
             totals.view(),
             scalars.view(),
             vaccine.view(),
             counters.view(),
+            iqn_loss.view(),
+            self.iqn_averages.view_mut(),
             self.bus.view_mut(),
             self.seeded.view_mut(),
             self.window.view_mut(),
@@ -137,6 +145,42 @@ fn a_gated_step_changes_only_what_counts_it(device: &Device) -> Outcome {
         assert_eq!(bits(&world.bus.read()?), bits(&want));
         assert_eq!(world.seeded.read()?, seeded);
     }
+    Ok(())
+}
+
+/// The loss falls, rises above its first value, and in two steps does not count. In f64 but for the loss, which is exact, the rate's
+/// rounding (u of its size, a step) and the result's.
+fn readiness_follows_the_heads_applied_updates(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let mut world = World::new(&lab)?;
+    let totals = random_totals(&mut Numbers::new(4));
+    let mut expected: Option<(f64, f64)> = None;
+    for step in 1..=400 {
+        let loss = if step < 200 { 4.0 / step as f32 } else { 9.0 };
+        let gated = step == 7;
+        world.iqn_loss = vec![if gated { f32::NAN } else { loss }];
+        world.step(totals, 1.0, gated, step)?;
+        if !gated {
+            let loss = f64::from(loss);
+            expected = Some(expected.map_or((loss, loss), |(ema, first)| (ema + RATE * (loss - ema), first)));
+        }
+        let (ema, first) = expected.expect("the first step counts");
+        let want = reference::iqn::readiness(ema, first);
+        let tolerance = Tolerance { absolute: 2.0 * f64::from(step) / 16_777_216.0, relative: 0.0 };
+        tolerance.check(&format!("readiness, step {step}"), &[world.bus.read()?[isv::IQN_READINESS]], &[want])?;
+    }
+    // A loss of 0 in the first step leaves no scale to be ready by.
+    let mut world = World::new(&lab)?;
+    for step in 1..3 {
+        world.iqn_loss = vec![0.0];
+        world.step(totals, 1.0, false, step)?;
+        assert_eq!(world.bus.read()?[isv::IQN_READINESS], 0.0);
+    }
+    // Off, nothing is written.
+    let world = World::new(&lab)?;
+    world.step(totals, 1.0, false, 1)?;
+    assert_eq!((world.bus.read()?[isv::IQN_READINESS], world.iqn_averages.read()?), (0.0, vec![0.0; 2]));
+    assert_eq!(world.seeded.read()?[0] >> isv::IQN_READINESS & 1, 0);
     Ok(())
 }
 

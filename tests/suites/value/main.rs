@@ -4,6 +4,7 @@
 mod atoms;
 mod boundary;
 mod explore;
+mod iqn;
 mod loss;
 mod q;
 mod scene;
@@ -15,6 +16,7 @@ fn main() {
         atoms::cases(),
         boundary::cases(),
         explore::cases(),
+        iqn::cases(),
         loss::cases(),
         q::cases(),
         targets::cases(),
