@@ -8,8 +8,8 @@ use std::string::String;
 
 use crate::{
     BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, GateParams,
-    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, Readback, Schedule, SpectralMatrix,
-    StepScalars, UpdateScalars, isv, learner, nan_flags, stream,
+    GradientNorm, IqlTotals, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, PopArt, Readback, Schedule,
+    SpectralMatrix, StepScalars, UpdateScalars, isv, learner, nan_flags, stream,
 };
 
 /// What `assert_layout!` knows of a type.
@@ -52,6 +52,8 @@ fn the_layouts_are_the_documented_ones() {
     list::<GateParams>(&mut out);
     list::<UpdateScalars>(&mut out);
     list::<SpectralMatrix>(&mut out);
+    list::<PopArt>(&mut out);
+    list::<IqlTotals>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
 }
 
@@ -85,6 +87,8 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<GateParams>();
     check::<UpdateScalars>();
     check::<SpectralMatrix>();
+    check::<PopArt>();
+    check::<IqlTotals>();
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn to_input(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight: usize) -> 
 }
 
 /// dy `[rows, outputs]`, x `[rows, inputs]`: dW `[outputs, inputs]` at `weight` of the flat gradient.
-fn to_weight(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight: usize) -> Product {
+pub(super) fn to_weight(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight: usize) -> Product {
     Product {
         m: n_outputs as u32,
         n: n_inputs as u32,

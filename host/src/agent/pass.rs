@@ -10,7 +10,7 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::parameters::Weights;
-use super::{Learners, Parameters, Sizes, width};
+use super::{Learners, Parameters, Sizes, denoise, width};
 use crate::device::{Buffer, Device, Matmul, Output};
 use crate::error::DeviceError;
 use crate::market::Step;
@@ -54,6 +54,7 @@ pub struct Pass {
     precision: Precision,
     film_on: bool,
     selection_on: bool,
+    denoise_on: bool,
     layout: std::sync::Arc<Layout>,
     none: Buffer<f32>,
 }
@@ -69,7 +70,7 @@ struct Products {
 }
 
 /// y = x W^T for weights at `weight` and a bias at `bias` of the flat parameters.
-fn linear(n_rows: usize, shape: [usize; 2], weight: usize, bias: usize) -> Product {
+pub(super) fn linear(n_rows: usize, shape: [usize; 2], weight: usize, bias: usize) -> Product {
     let [n, k] = shape.map(|extent| extent as u32);
     Product {
         m: n_rows as u32,
@@ -164,6 +165,7 @@ impl Pass {
             precision,
             film_on: learners.film,
             selection_on: learners.selection,
+            denoise_on: learners.denoise,
             layout: parameters.layout.clone(),
             none: device.alloc(0)?,
         })
@@ -174,16 +176,17 @@ impl Pass {
         self.n_rows
     }
 
-    /// The launches of a pass over `rows` `[R, stride]` with `weights`. `scalars` hold the depth masks (or keep
-    /// probabilities); `bus` is the internal state vector.
+    /// The launches of a pass over `rows` `[R, stride]` with `weights`. Both networks share the denoise bottleneck of the `online`
+    /// flat parameters. `scalars` hold the depth masks (or keep probabilities); `bus` is the internal state vector.
     pub fn forward(
         &self,
         rows: &Buffer<f32>,
         weights: &Weights,
+        online: &Buffer<f32>,
         scalars: &Buffer<StepScalars>,
         bus: &Buffer<f32>,
     ) -> Vec<Step> {
-        let mut steps = self.trunk(rows, weights, scalars, bus);
+        let mut steps = self.trunk(rows, weights, online, scalars, bus);
         steps.extend(self.branches(weights));
         steps
     }
@@ -192,6 +195,7 @@ impl Pass {
         &self,
         rows: &Buffer<f32>,
         weights: &Weights,
+        online: &Buffer<f32>,
         scalars: &Buffer<StepScalars>,
         bus: &Buffer<f32>,
     ) -> Vec<Step> {
@@ -203,7 +207,7 @@ impl Pass {
             rows.view(),
             none.view(),
             none.view(),
-            none.view(),
+            if self.denoise_on { denoise::encoder(online, &self.layout).view() } else { none.view() },
             self.u.view_mut(),
             self.sizes.window as u32,
             self.precision,

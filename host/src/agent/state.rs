@@ -5,7 +5,7 @@ use gpu_kernels::atoms::{atoms_update, atoms_update_shape};
 use gpu_kernels::counters::depth_keep;
 use gpu_kernels::heads::HeadColumns;
 use shared_types::market::N_BRANCHES;
-use shared_types::{Counters, Isv, SKIP_WORDS, StepScalars};
+use shared_types::{Counters, Isv, PopArt, SKIP_WORDS, StepScalars};
 
 use super::{Learners, Parameters, Sizes, SpectralNorm};
 use crate::config::Config;
@@ -35,6 +35,10 @@ pub struct Agent {
     pub spacing: Buffer<f32>,
     /// Atoms, \[4, K\]; written at an epoch's boundary.
     pub atoms: Buffer<f32>,
+    /// \[1\], statistics of q for IQL's heads.
+    pub popart: Buffer<PopArt>,
+    /// P(trade) under which the policy goes flat, if selectivity is on.
+    pub select_threshold: f32,
     /// Parts that are on.
     pub learners: Learners,
     start: Isv,
@@ -59,6 +63,8 @@ impl Agent {
             keep: device.upload(&[keep])?,
             spacing: device.alloc_zeroed(N_BRANCHES * (sizes.atoms - 1))?,
             atoms: device.alloc_zeroed(N_BRANCHES * sizes.atoms)?,
+            popart: device.alloc_zeroed(1)?,
+            select_threshold: config.select.threshold as f32,
             learners: config.learners.clone(),
             start: Isv::at_start(
                 config.tau_init as f32,
@@ -90,6 +96,7 @@ impl Agent {
         self.counters.zero()?;
         self.scalars.write(&[StepScalars { health_at_epoch: 1.0, ..StepScalars::zeroed() }])?;
         self.spacing.zero()?;
+        self.popart.zero()?;
         runner.run([self.update_atoms()])?;
         runner.run(self.spectral.start(&self.parameters, self.seed))
     }
@@ -117,6 +124,7 @@ impl Agent {
             ("isv", &self.bus),
             ("isv.seeded", &self.seeded),
             ("isv.skipped", &self.skipped),
+            ("popart", &self.popart),
             ("counters", &self.counters),
             ("scalars", &self.scalars),
         ]

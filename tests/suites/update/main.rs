@@ -5,11 +5,20 @@ mod gate;
 mod isv;
 mod norm;
 mod publish;
+mod settle;
 mod spectral;
 mod spectral_world;
 mod world;
 
 fn main() {
-    let subjects = [adamw::cases(), gate::cases(), isv::cases(), norm::cases(), publish::cases(), spectral::cases()];
+    let subjects = [
+        adamw::cases(),
+        gate::cases(),
+        isv::cases(),
+        norm::cases(),
+        publish::cases(),
+        settle::cases(),
+        spectral::cases(),
+    ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

@@ -3,10 +3,14 @@
 
 mod atoms;
 mod boundary;
+mod denoise;
 mod explore;
+mod iql;
 mod loss;
 mod q;
+mod risk;
 mod scene;
+mod selectivity;
 mod targets;
 mod totals;
 
@@ -14,9 +18,13 @@ fn main() {
     let subjects = [
         atoms::cases(),
         boundary::cases(),
+        denoise::cases(),
         explore::cases(),
+        iql::cases(),
         loss::cases(),
         q::cases(),
+        risk::cases(),
+        selectivity::cases(),
         targets::cases(),
         totals::cases(),
     ];
