@@ -10,12 +10,18 @@ fn onegraph(arguments: &[&str]) -> Output {
     command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
 }
 
-/// Dumps step `n_steps` of the tiny preset.
+/// Switches that are off in the preset.
+const LEARNERS: [&str; 4] =
+    ["learners.iql=true", "learners.selectivity=true", "learners.denoise=true", "learners.risk=true"];
+
+/// Dumps step `n_steps` of the tiny preset with every learner.
 fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
     let (file, steps) = (folder.join(format!("step-{n_steps}.safetensors")), n_steps.to_string());
     let set = format!("precision={precision}");
     let to = file.to_str().expect("UTF-8");
-    let output = onegraph(&["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--set", &set, "--json"]);
+    let mut arguments = vec!["dump", "--preset", "tiny", "--steps", &steps, "--out", to, "--set", &set, "--json"];
+    LEARNERS.iter().for_each(|switch| arguments.extend(["--set", switch]));
+    let output = onegraph(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
     let bytes = std::fs::read(&file).expect("the file");
@@ -36,6 +42,12 @@ fn one(tensors: &SafeTensors<'_>, name: &str) -> f64 {
     let values = floats(tensors, name);
     assert_eq!(values.len(), 1, "{name}");
     values[0]
+}
+
+fn double(tensors: &SafeTensors<'_>, name: &str) -> f64 {
+    let tensor = tensors.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(tensor.dtype(), Dtype::F64, "{name}");
+    f64::from_le_bytes(tensor.data().try_into().expect("one number"))
 }
 
 fn assert_close(got: f64, want: f64, tolerance: f64, what: &str) {
@@ -84,6 +96,17 @@ fn a_step_fits_together() {
         }
     }
 
+    // PopArt: V is the same under the statistics before and, rescaled, under those after; and its EMAs take in q.
+    let popart = |name: &str| double(&three, &format!("popart.{name}"));
+    let (mean, square) = (popart("before.mean"), popart("before.square"));
+    let (std, shrink, shift) = (one(&three, "iql.std"), one(&three, "iql.shrink"), one(&three, "iql.shift"));
+    let (out, q) = (floats(&three, "iql.out"), floats(&three, "q_taken"));
+    for (row, v) in floats(&three, "v_high").into_iter().enumerate() {
+        assert_close(v, (square - mean * mean).sqrt() * out[2 * row] + mean, 1e-5, "V");
+        assert_close(v, std * (shrink * out[2 * row] + shift) + popart("after.mean"), 1e-5, "V rescaled");
+    }
+    let mean_q = q.iter().sum::<f64>() / q.len() as f64;
+    assert_close(popart("after.mean"), mean + 0.01 * (mean_q - mean), 1e-8, "mu");
     for target in floats(&three, "targets").chunks(51) {
         assert_close(target.iter().sum(), 1.0, 1e-5, "mass");
     }

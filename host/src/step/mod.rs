@@ -28,7 +28,7 @@ mod spectral;
 use std::sync::Arc;
 
 pub use control::ControlPage;
-pub use memory::{Batch, Replay, StepMemory};
+pub use memory::{Batch, LEARNER_GROUPS, Replay, StepMemory};
 pub use readback::{Pages, Published, ReadbackReader};
 pub use rescoring::Rescoring;
 use shared_types::Schedule;

@@ -1,12 +1,14 @@
 //! One whole step of the graph against the float64 reference: the core agent's children, number by number.
 
+use std::sync::Arc;
+
 use gpu_kernels::philox;
 use host::agent::Agent;
 use host::config::{Config, DataSource, Preset};
-use host::device::{Buffer, Device};
+use host::device::{Buffer, Device, Module};
 use host::graph::ParentGraph;
 use host::images::KERNELS;
-use host::market::Runner;
+use host::market::{Runner, Step};
 use host::step::{self, ControlPage, Pages, ReadbackReader, Replay, StepMemory, StepParts};
 use onegraph_tests::lab::Numbers;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -15,21 +17,27 @@ use reference::layout::Tensors;
 use reference::matrix::Matrix;
 use reference::step as reference_step;
 
-use shared_types::{Precision, stream};
+use shared_types::{Precision, isv, stream};
+
+use crate::learners;
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("step::unrounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::F32)),
-        case("step::rounded_steps_are_the_references", |device| steps_are_the_references(device, Precision::Bf16)),
+        case("step::unrounded_steps_are_the_references", |device| {
+            steps_are_the_references(device, config(Precision::F32))
+        }),
+        case("step::rounded_steps_are_the_references", |device| {
+            steps_are_the_references(device, config(Precision::Bf16))
+        }),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ]
 }
 
-const SEED: u64 = 0x0bad_cafe_1234_5678;
+pub const SEED: u64 = 0x0bad_cafe_1234_5678;
 
-/// The preset `tiny`, without the learners that later children bring.
-fn config(precision: Precision) -> Config {
+/// The preset `tiny`, without the learners that have a switch of their own in the cases.
+pub fn config(precision: Precision) -> Config {
     let mut config = Config::preset(Preset::Tiny, DataSource::Simulator);
     config.seed = SEED;
     config.precision = precision;
@@ -41,7 +49,12 @@ fn config(precision: Precision) -> Config {
 /// What of the reference corresponds to it.
 fn expected_config(config: &Config) -> expected::Config {
     let sizes = expected::Sizes::new(config.window as usize, config.hidden, config.branch_hidden, config.atoms);
+    let on = &config.learners;
     let learners = expected::Learners {
+        iql: on.iql,
+        selectivity: on.selectivity,
+        denoise: on.denoise,
+        risk: on.risk,
         film: true,
         spectral: true,
         depth: true,
@@ -59,6 +72,13 @@ fn expected_config(config: &Config) -> expected::Config {
         },
         atom_bounds: (config.v_min, config.v_max),
         alpha_cql: config.alpha_cql,
+        reward_scale: config.reward_scale,
+        her_weight: config.market_rules().her_weight,
+        select_threshold: config.select.threshold,
+        denoise_noise: config.denoise.noise,
+        risk_lr: config.risk.lr,
+        risk_target: config.risk.target,
+        beta_adv: config.beta_adv,
         lr: config.lr,
         clip: config.clip,
         tau: (config.tau_init, config.tau_final),
@@ -68,19 +88,22 @@ fn expected_config(config: &Config) -> expected::Config {
     }
 }
 
-struct Scene {
+pub struct Scene {
     graph: ParentGraph,
     stream: host::device::Stream,
-    agent: Agent,
-    replay: Replay,
-    memory: StepMemory,
-    reader: ReadbackReader,
-    config: Config,
+    pub agent: Agent,
+    pub replay: Replay,
+    pub memory: StepMemory,
+    pub reader: ReadbackReader,
+    pages: Arc<Pages>,
+    module: Module,
+    device: Device,
+    pub config: Config,
 }
 
 impl Scene {
     /// A ring of random transitions with random priorities, lively parameters.
-    fn new(device: &Device, config: Config) -> Result<Self, Failed> {
+    pub fn new(device: &Device, config: Config) -> Result<Self, Failed> {
         let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
         let runner = Runner { device, module: &module, stream: &stream };
         let agent = Agent::new(device, &config)?;
@@ -108,6 +131,7 @@ impl Scene {
         fill(&ring.states, &mut || signed(2.0))?;
         fill(&ring.next_states, &mut || signed(2.0))?;
         fill(&ring.rewards, &mut || signed(1.5))?;
+        fill(&ring.achieved, &mut || signed(1.0))?;
         let mut numbers = Numbers::new(8);
         let sizes = shared_types::market::BRANCH_SIZES;
         let actions: Vec<[u8; 4]> = (0..config.capacity).map(|_| sizes.map(|size| numbers.below(size) as u8)).collect();
@@ -128,12 +152,24 @@ impl Scene {
         let parts =
             StepParts { device, config: &config, agent: &agent, replay: &replay, memory: &memory, pages: &pages };
         let graph = step::compose(&parts)?;
-        drop(module);
-        Ok(Self { graph, stream, agent, replay, memory, reader: ReadbackReader::new(pages), config })
+        let (reader, device) = (ReadbackReader::new(pages.clone()), device.clone());
+        Ok(Self { graph, stream, agent, replay, memory, reader, pages, module, device, config })
     }
 
-    fn step(&self) -> Outcome {
+    pub fn step(&self) -> Outcome {
         self.graph.launch(&self.stream)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The children that the graph was captured from.
+    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
+        let Self { device, config, agent, replay, memory, pages, .. } = self;
+        step::children(&StepParts { device, config, agent, replay, memory, pages })
+    }
+
+    /// Launches without a graph.
+    pub fn run(&self, steps: Vec<Step>) -> Outcome {
+        Runner { device: &self.device, module: &self.module, stream: &self.stream }.run(steps)?;
         Ok(self.stream.synchronize()?)
     }
 
@@ -179,7 +215,9 @@ impl Scene {
         let uniform = |block: u32| f64::from(philox::uniform(seed, stream::DEPTH, step, block));
         let draws = reference_step::Draws {
             depth_uniforms: (0..2).map(uniform).collect(),
-            denoise_normals: Matrix::zeros(n, 24),
+            denoise_normals: Matrix::from_fn(n, 24, |row, f| {
+                f64::from(philox::normal(seed, stream::DENOISE, step, (row * 24 + f) as u32))
+            }),
             causal_uniform: 0.0,
         };
         let batch = reference_step::Batch {
@@ -189,7 +227,7 @@ impl Scene {
             rewards: of(&rewards),
             dones: indices.iter().map(|&slot| dones[slot as usize] == 1).collect(),
             n_steps: of(&powers).iter().map(|&n| n as u32).collect(),
-            achieved: vec![0.0; n],
+            achieved: of(&ring.achieved.read()?),
             weights: batch.weights.read()?.into_iter().map(f64::from).collect(),
             relabelled: vec![false; n],
         };
@@ -206,7 +244,7 @@ fn relative(got: &[f32], want: &[f64]) -> f64 {
     if size == 0.0 { off.sqrt() } else { (off / size).sqrt() }
 }
 
-fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
+pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
     let off = relative(got, want);
     println!("{what}: {off:.1e} of {bound:.0e}");
     ensure!(off <= bound, "{what} is off by {off:e} relative, bound {bound:e}");
@@ -217,8 +255,9 @@ fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 ///
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
-fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
-    let scene = Scene::new(device, config(precision))?;
+pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
+    let precision = config.precision;
+    let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
         Precision::F32 => (1e-5, 1e-5, 1e-5, 1e-5),
@@ -253,13 +292,16 @@ fn steps_are_the_references(device: &Device, precision: Precision) -> Outcome {
                 check(&what(&format!("gradient of {}", tensor.name)), &got[tensor.range()], want, gradient)?;
             }
         }
+        learners::check_step(&what, &scene, &out, [activation, gradient])?;
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;
         check(&what("parameters"), &agent.parameters.online.flat.read()?, &state.params.flat, parameter)?;
         let target = agent.parameters.target.flat.read()?;
         check(&what("target"), &target, &state.target.flat[..target.len()], parameter)?;
-        check(&what("isv"), &agent.bus.read()?[..24], &state.isv.entries[..24], activation)?;
+        let bus = agent.bus.read()?;
+        check(&what("isv"), &bus[..24], &state.isv.entries[..24], activation)?;
+        check(&what("eta"), &bus[isv::RISK_ETA..][..1], &state.isv.entries[isv::RISK_ETA..][..1], activation)?;
         let td: Vec<f64> = memory.td_errors.read()?.iter().map(|td| td.to_f64()).collect();
         let priorities = scene.replay.tree.read()?;
         let indices = memory.batch.indices.read()?;
