@@ -40,12 +40,7 @@ impl Denoise {
     ///
     /// # Panics
     /// If the layout does not have the learner's tensors where the kernels take them to be.
-    pub fn new(
-        device: &Device,
-        config: &Config,
-        parameters: &Parameters,
-        n_rows: usize,
-    ) -> Result<Self, DeviceError> {
+    pub fn new(device: &Device, config: &Config, parameters: &Parameters, n_rows: usize) -> Result<Self, DeviceError> {
         let (layout, precision) = (&parameters.layout, parameters.precision);
         let first = layout.group(Group::Denoise).start;
         let at = |name: &str| layout.tensor(&format!("denoise.{name}")).offset - first;

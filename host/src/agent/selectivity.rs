@@ -56,12 +56,7 @@ pub struct Selectivity {
 
 impl Selectivity {
     /// Buffers for `n_rows` rows.
-    pub fn new(
-        device: &Device,
-        config: &Config,
-        parameters: &Parameters,
-        n_rows: usize,
-    ) -> Result<Self, DeviceError> {
+    pub fn new(device: &Device, config: &Config, parameters: &Parameters, n_rows: usize) -> Result<Self, DeviceError> {
         let (h, rules) = (parameters.sizes.hidden, config.market_rules());
         let targets: Vec<u32> = parameters.layout.range("select.weight").map(|element| element as u32).collect();
         Ok(Self {

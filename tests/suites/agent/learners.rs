@@ -38,7 +38,9 @@ pub fn cases() -> Vec<Case> {
         ("risk", |config| config.learners.risk = true),
     ];
     cases.extend(apart.map(|(name, switch)| {
-        case(format!("learners::{name}_leaves_the_rest_as_it_is"), move |device| leaves_the_rest_as_it_is(device, switch))
+        case(format!("learners::{name}_leaves_the_rest_as_it_is"), move |device| {
+            leaves_the_rest_as_it_is(device, switch)
+        })
     }));
     cases
 }
@@ -123,15 +125,7 @@ fn off_none_of_their_kernels_is_launched(device: &Device) -> Outcome {
         (
             |config| config.learners.iql = true,
             "aux",
-            &[
-                "matmul_nt",
-                "iql_outputs",
-                "iql_loss",
-                "iql_hidden_gradient",
-                "column_sums",
-                "matmul_tn",
-                "sum_parts",
-            ],
+            &["matmul_nt", "iql_outputs", "iql_loss", "iql_hidden_gradient", "column_sums", "matmul_tn", "sum_parts"],
         ),
         (
             |config| config.learners.selectivity = true,
@@ -184,14 +178,7 @@ fn rest(scene: &Scene) -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
         rest.push((name, bits(&buffer.read()?)));
     }
     let mut bus = agent.bus.read()?;
-    for entry in [
-        isv::IQL_GAP,
-        isv::DENOISE_EMA,
-        isv::SELECT_RATE,
-        isv::POPART_MEAN,
-        isv::POPART_STD,
-        isv::RISK_ETA,
-    ] {
+    for entry in [isv::IQL_GAP, isv::DENOISE_EMA, isv::SELECT_RATE, isv::POPART_MEAN, isv::POPART_STD, isv::RISK_ETA] {
         bus[entry] = 0.0;
     }
     rest.push(("isv", bits(&bus)));

@@ -1,7 +1,7 @@
 //! `trunk_input`.
 
-use gpu_kernels::trunk::input::{INPUT_WIDTH, trunk_input, trunk_input_shape};
 use gpu_kernels::denoise::{BOTTLENECK, DECODER, ENCODER_BIAS};
+use gpu_kernels::trunk::input::{INPUT_WIDTH, trunk_input, trunk_input_shape};
 use host::device::Device;
 use onegraph_tests::lab::{Lab, Numbers, bits};
 use onegraph_tests::{Case, Outcome, case, ensure};
@@ -66,10 +66,10 @@ fn check(device: &Device, window: usize, n_rows: usize, on: [bool; 3]) -> Outcom
     }
     for precision in PRECISIONS {
         let u = poisoned_operands(&lab, (n_rows + 1) * INPUT_WIDTH, precision)?;
-        let (rows, temporal) = (lab.upload(&rows)?, lab.upload(given[0])?);
+        let (states, temporal) = (lab.upload(&rows)?, lab.upload(given[0])?);
         let (attention, encoder) = (lab.upload(given[1])?, lab.upload(given[2])?);
         let launch = trunk_input::launch(
-            rows.view(),
+            states.view(),
             temporal.view(),
             attention.view(),
             encoder.view(),
@@ -81,7 +81,7 @@ fn check(device: &Device, window: usize, n_rows: usize, on: [bool; 3]) -> Outcom
         let mut got = decoded(&u.read()?, precision);
         if !given[2].is_empty() {
             for row in 0..n_rows {
-                let features = &rows_of(&rows.read()?, row, stride)[(window - 1) * 24..window * 24];
+                let features = &rows[row * stride..][(window - 1) * 24..window * 24];
                 let place = row * INPUT_WIDTH + columns.bottleneck;
                 check_bottleneck(&got[place..place + BOTTLENECK], features, given[2], precision)?;
                 got[place..place + BOTTLENECK].fill(0.0);
@@ -92,10 +92,6 @@ fn check(device: &Device, window: usize, n_rows: usize, on: [bool; 3]) -> Outcom
         assert!(got[want.len()..].iter().all(|value| value.is_nan()));
     }
     Ok(())
-}
-
-fn rows_of(rows: &[f32], row: usize, stride: usize) -> &[f32] {
-    &rows[row * stride..(row + 1) * stride]
 }
 
 /// SiLU(W_e x + b_e) of operands. Six groups of products and the bias round at most 9 times, SiLU's slope is at most 1.1 and its own
@@ -109,7 +105,8 @@ fn check_bottleneck(got: &[f32], features: &[f32], parameters: &[f32], precision
         let w = &weights[j * 24..(j + 1) * 24];
         let pre = dot(w, &x) + f64::from(parameters[ENCODER_BIAS + j]);
         let size: f64 = w.iter().zip(&x).map(|(w, x)| (w * x).abs()).sum::<f64>() + pre.abs();
-        let bound = 1.1 * 10.0 * UNIT * size + 8.0 * UNIT * pre.abs() + operand_unit(precision) * silu(pre).abs() * 1.01;
+        let bound =
+            1.1 * 10.0 * UNIT * size + 8.0 * UNIT * pre.abs() + operand_unit(precision) * silu(pre).abs() * 1.01;
         let off = (f64::from(*got) - silu(pre)).abs();
         ensure!(off <= bound, "bottleneck {j} is {got}, {} expected, {precision:?}", silu(pre));
     }

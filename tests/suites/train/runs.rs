@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use host::config::{Config, DataSource, Preset};
+use host::config::{Config, DataSource, Learners, Preset};
 use host::data::Bars;
 use host::data::simulate::Simulation;
 use host::device::Device;
@@ -17,6 +17,12 @@ use onegraph_tests::{Failed, Outcome, ensure};
 /// The preset `tiny`.
 pub fn tiny() -> Config {
     Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) }
+}
+
+/// The same with the learners that the preset leaves off.
+pub fn with_learners(mut config: Config) -> Config {
+    config.learners = Learners { iql: true, selectivity: true, denoise: true, risk: true, ..config.learners };
+    config
 }
 
 /// An epoch of `tiny` on hardly more bars than its parts need, so that a run is over in a second or two.

@@ -30,9 +30,7 @@ pub fn cases() -> Vec<Case> {
             Lab::on_all_lanes(device, losses_and_gradients_equal_the_reference)
         }),
         case("iql::gradients_equal_differences_of_the_losses", gradients_equal_differences),
-        case("iql::a_nan_reaches_its_head_alone", |device| {
-            Lab::on_all_lanes(device, a_nan_reaches_its_head_alone)
-        }),
+        case("iql::a_nan_reaches_its_head_alone", |device| Lab::on_all_lanes(device, a_nan_reaches_its_head_alone)),
         host_case("iql::popart_by_hand", popart_by_hand),
         case("iql::modulated_errors_equal_the_reference", modulated_errors_equal_the_reference),
     ]
@@ -91,7 +89,8 @@ impl Problem {
     fn exact_q_taken(&self) -> Vec<f64> {
         let firsts = [0, 4, 7, 10];
         let of_row = |(row, action): (usize, &[u8; 4])| {
-            let sum: f64 = (0..4).map(|b| f64::from(self.q[row * N_ACTIONS + firsts[b] + usize::from(action[b])])).sum();
+            let sum: f64 =
+                (0..4).map(|b| f64::from(self.q[row * N_ACTIONS + firsts[b] + usize::from(action[b])])).sum();
             sum / 4.0
         };
         self.actions.iter().enumerate().map(of_row).collect()
@@ -261,7 +260,8 @@ fn gradients_equal_differences(device: &Device) -> Outcome {
                     iql::loss(&iql::forward(Exact, &p, name, &problem.h), expectile, &targets).0
                 };
                 let step = 3e-4;
-                let want = (loss(-2.0 * step) - 8.0 * loss(-step) + 8.0 * loss(step) - loss(2.0 * step)) / (12.0 * step);
+                let want =
+                    (loss(-2.0 * step) - 8.0 * loss(-step) + 8.0 * loss(step) - loss(2.0 * step)) / (12.0 * step);
                 let off = (f64::from(gradient[element]) - want).abs();
                 // A residual that passes 0 within the step bends the parabola there: by at most its curvature times the step.
                 ensure!(off <= 1e-4 * f64::from(scale), "{name}.{part}[{element}] {} of {want}", gradient[element]);
@@ -305,14 +305,16 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let n = 300;
     let mut numbers = Numbers::new(9);
-    let mut uniform = |scale: f64| -> Vec<f32> { (0..n).map(|_| (scale * (2.0 * numbers.unit() - 1.0)) as f32).collect() };
+    let mut uniform =
+        |scale: f64| -> Vec<f32> { (0..n).map(|_| (scale * (2.0 * numbers.unit() - 1.0)) as f32).collect() };
     let (q, mut v, td) = (uniform(2.0), uniform(2.0), uniform(1.0).iter().map(|x| x.abs()).collect::<Vec<_>>());
     v[7] = f32::NAN;
     let mut row_losses = vec![f32::NAN; n * row_loss::N];
     td.iter().enumerate().for_each(|(row, td)| row_losses[row * row_loss::N + row_loss::TD] = *td);
     let run = |std: f32, beta: f32, gate: u32| -> Result<Vec<bf16>, Failed> {
         let (row_losses, gate) = (lab.upload(&row_losses)?, lab.upload(&[gate])?);
-        let (q, v, totals) = (lab.upload(&q)?, lab.upload(&v)?, lab.upload(&[IqlTotals { std, ..Default::default() }])?);
+        let (q, v, totals) =
+            (lab.upload(&q)?, lab.upload(&v)?, lab.upload(&[IqlTotals { std, ..Default::default() }])?);
         let errors = lab.zeroed::<bf16>(n)?;
         let launch = modulated_td_bf16::launch(
             row_losses.view(),
@@ -333,13 +335,8 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
                 ensure!(got.is_nan(), "a V that is no number gives {got}");
                 continue;
             }
-            let want = modulated_td(
-                f64::from(td[row]),
-                f64::from(q[row]),
-                f64::from(v[row]),
-                f64::from(std),
-                f64::from(beta),
-            );
+            let want =
+                modulated_td(f64::from(td[row]), f64::from(q[row]), f64::from(v[row]), f64::from(std), f64::from(beta));
             let ratio = want / f64::from(td[row]);
             n_bounded += usize::from(ratio < 0.2501 || ratio > 3.999);
             ensure!((got.to_f64() - want).abs() <= 1.01 / 512.0 * want, "row {row}: {got}, {want} expected");

@@ -69,7 +69,8 @@ impl Problem {
         for name in ["select.weight", "select.bias"] {
             p.slice_mut(name).iter_mut().for_each(|x| *x = f64::from(signed(1.0)));
         }
-        let (h, q) = ((0..n * HIDDEN).map(|_| signed(1.0)).collect(), (0..n * N_ACTIONS).map(|_| signed(1.0)).collect());
+        let (h, q) =
+            ((0..n * HIDDEN).map(|_| signed(1.0)).collect(), (0..n * N_ACTIONS).map(|_| signed(1.0)).collect());
         let (rewards, states) = ((0..n).map(|_| signed(0.3)).collect(), (0..n * STRIDE).map(|_| signed(2.0)).collect());
         let achieved = (0..N_SLOTS).map(|_| signed(2.0)).collect();
         let actions = (0..n).map(|_| [numbers.below(4) as u8, 0, 1, 2]).collect();
@@ -159,7 +160,7 @@ fn loss_and_gradient_equal_the_reference(lab: &Lab) -> Outcome {
 fn gradients_equal_differences(lab: &Lab) -> Outcome {
     let problem = Problem::random(100);
     let (found, labels, h) = (problem.run(lab)?, problem.labels(), problem.exact_h());
-    let mut check = |name: &str, element: usize, got: f32| -> Outcome {
+    let check = |name: &str, element: usize, got: f32| -> Outcome {
         let at = |by: f64| {
             let mut p = problem.p.clone();
             p.slice_mut(name)[element] += by;
