@@ -300,7 +300,7 @@ fn popart_by_hand() -> Outcome {
     Ok(())
 }
 
-/// exp within 2^-22, the quotient's roundings, and bf16's own: 2^-9 and a little.
+/// exp within 2^-22, the quotient's roundings, and bf16's own: 2^-8 and a little.
 fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let n = 300;
@@ -339,7 +339,7 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
                 modulated_td(f64::from(td[row]), f64::from(q[row]), f64::from(v[row]), f64::from(std), f64::from(beta));
             let ratio = want / f64::from(td[row]);
             n_bounded += usize::from(ratio < 0.2501 || ratio > 3.999);
-            ensure!((got.to_f64() - want).abs() <= 1.01 / 512.0 * want, "row {row}: {got}, {want} expected");
+            ensure!((got.to_f64() - want).abs() <= 1.01 / 256.0 * want, "row {row}: {got}, {want} expected");
         }
         ensure!((std == 1.0) == (n_bounded < n / 2), "{n_bounded} of {n} at the bounds with std {std}");
     }
