@@ -7,8 +7,8 @@ use cuda_std::prelude::*;
 
 use crate::lanes::{self, N_LANES};
 
-/// Threads of the block on a GPU.
-pub(crate) const N_THREADS: u32 = 256;
+/// Threads of the block on a GPU: all that it can have, since each waits for its rows one after the other.
+pub(crate) const N_THREADS: u32 = 1024;
 /// Its warps: elements of scratch that [`sums`] needs for each number.
 pub(crate) const N_WARPS: usize = N_THREADS as usize / N_LANES;
 

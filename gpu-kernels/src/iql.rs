@@ -98,7 +98,7 @@ fn output(pre: &GlobalSlice<f32>, start: usize, last: &GlobalSlice<f32>) -> f32 
 /// Shapes: outputs `[B, 2]` and q_taken `[B]` of [`iql_outputs()`]; popart \[1\] as the step began; values `[2, B]`: V_high, then
 /// V_low; d_outputs `[B, 2]`; losses \[2\]; totals \[1\]; high_bias, low_bias \[1\], the gradients by the last layers' biases. Launch:
 /// [`iql_loss_shape`].
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, max_threads = 1024)]
 pub fn iql_loss(
     outputs: GlobalSlice<f32>,
     q_taken: GlobalSlice<f32>,

@@ -14,7 +14,7 @@ pub const fn cvar_loss_shape(lanes: u32) -> LaunchShape {
 /// - mean over batch and branches of the CVaR of the actions taken (Rockafellar and Uryasev 2000).
 ///
 /// Shapes: ranks `[B, 13]` of [`c51_cvar`](crate::c51::c51_cvar()) on s; actions `[B]`; loss \[1\]. Launch: [`cvar_loss_shape`].
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, max_threads = 1024)]
 pub fn cvar_loss(ranks: GlobalSlice<f32>, actions: GlobalSlice<[u8; 4]>, loss: GlobalSliceMut<f32>) {
     let scratch = shared_slice![f64; N_WARPS];
     let n_rows = actions.len();

@@ -68,7 +68,7 @@ pub fn trade_probability(
 ///
 /// Shapes: logits, p_trade, actions, rewards `[B]`; q `[B, 13]`, online on s; states `[B, stride]`; achieved `[N]`, of the ring, and
 /// indices `[B]`, the rows' slots; d_logits `[B]`; loss, rate, d_bias \[1\]. Launch: [`selectivity_loss_shape`].
-#[kernel(cooperative, max_threads = 256)]
+#[kernel(cooperative, max_threads = 1024)]
 pub fn selectivity_loss(
     logits: GlobalSlice<f32>,
     p_trade: GlobalSlice<f32>,

@@ -48,7 +48,7 @@ impl Denoise {
         assert_eq!(found, [0, ENCODER_BIAS, DECODER, DECODER_BIAS], "the denoise learner's tensors");
         let product = |shape: [usize; 2], [a, b]: [u32; 2], weight: usize| {
             let (a_stride, b_stride) = (N_COLUMNS as u32, N_COLUMNS as u32);
-            Product { a, a_stride, b, b_stride, ..to_weight(n_rows, shape, first + weight) }
+            Product { a, a_stride, b, b_stride, ..to_weight(n_rows, shape, weight) }
         };
         let list = vec![
             product([width::BOTTLENECK, N_FEATURES], [0, 0], 0),
@@ -61,7 +61,7 @@ impl Denoise {
             gradients: operands()?,
             row_losses: device.alloc_zeroed(n_rows)?,
             partials: device.alloc_zeroed(n_column_partials(n_rows) * N_COLUMNS)?,
-            targets: device.upload(&biases.map(|element| element as u32).collect::<Vec<_>>())?,
+            targets: device.upload(&biases.map(|element| (element - first) as u32).collect::<Vec<_>>())?,
             weights: WeightGradient::new(device, precision, list)?,
             params: DenoiseParams {
                 seed: [config.seed as u32, (config.seed >> 32) as u32],
@@ -82,7 +82,8 @@ impl Denoise {
         parameters: &Parameters,
         loss: Part<'_, f32>,
     ) -> Vec<Step> {
-        let gradient = &parameters.gradient;
+        // The learner's own, so that what writes other parts may run beside it.
+        let gradient = || parameters.gradient.slice(parameters.layout.group(Group::Denoise));
         let learner = denoise_rows::launch(
             rows.view(),
             encoder(&parameters.online.flat, &parameters.layout).view(),
@@ -100,14 +101,14 @@ impl Denoise {
             ColumnShape::dense(self.n_rows, N_COLUMNS),
             self.precision,
         );
-        let sums = column_sums::launch(self.partials.view(), self.targets.view(), gradient.view_mut());
+        let sums = column_sums::launch(self.partials.view(), self.targets.view(), gradient().view_mut());
         let mut steps = vec![
             (row_shape(self.n_rows, self.lanes), learner),
             (reduce_shape(), total),
             (column_partials_shape(self.n_rows, N_COLUMNS), partials),
             (column_sums_shape(N_COLUMNS), sums),
         ];
-        steps.extend(self.weights.launch(self.gradients.all(), self.inputs.all(), None, gradient));
+        steps.extend(self.weights.launch_into(self.gradients.all(), self.inputs.all(), None, gradient()));
         steps
     }
 }

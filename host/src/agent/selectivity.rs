@@ -58,7 +58,8 @@ impl Selectivity {
     /// Buffers for `n_rows` rows.
     pub fn new(device: &Device, config: &Config, parameters: &Parameters, n_rows: usize) -> Result<Self, DeviceError> {
         let (h, rules) = (parameters.sizes.hidden, config.market_rules());
-        let targets: Vec<u32> = parameters.layout.range("select.weight").map(|element| element as u32).collect();
+        // Of the weight's own slice of the gradient, so that what writes other parts may run beside it.
+        let targets: Vec<u32> = (0..h as u32).collect();
         Ok(Self {
             probability: TradeProbability::new(device, n_rows)?,
             d_logits: device.alloc_zeroed(n_rows)?,
@@ -88,7 +89,8 @@ impl Selectivity {
         loss: Part<'_, f32>,
     ) -> Vec<Step> {
         let (device, probability, gradient) = (&self.device, &self.probability, &parameters.gradient);
-        let bias = gradient.slice(parameters.layout.range("select.bias"));
+        let [weight, bias] = ["weight", "bias"].map(|part| parameters.layout.range(&format!("select.{part}")));
+        let (weight, bias) = (gradient.slice(weight), gradient.slice(bias));
         let cross_entropy = selectivity_loss::launch(
             probability.logits.view(),
             probability.p_trade.view(),
@@ -106,7 +108,7 @@ impl Selectivity {
         );
         let h = pass.h[N_BLOCKS].view();
         let partials = column_partials_scaled::launch(h, self.d_logits.view(), self.partials.view_mut(), self.shape);
-        let sums = column_sums::launch(self.partials.view(), self.targets.view(), gradient.view_mut());
+        let sums = column_sums::launch(self.partials.view(), self.targets.view(), weight.view_mut());
         let (n_rows, n_columns) = (self.shape.n_rows as usize, self.shape.n_columns as usize);
         vec![
             probability.launch(device, pass, parameters),

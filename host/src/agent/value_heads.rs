@@ -12,7 +12,7 @@ use shared_types::market::N_BRANCHES;
 use shared_types::{IqlTotals, PopArt, Precision, Product, ProductForm};
 
 use super::backward::to_weight;
-use super::layout::Layout;
+use super::layout::{Group, Layout};
 use super::pass::linear;
 use super::weight_gradient::WeightGradient;
 use super::{Parameters, Pass, width};
@@ -44,6 +44,8 @@ pub struct ValueHeads {
     targets: Buffer<u32>,
     hidden: Matmul,
     weights: WeightGradient,
+    /// Both heads' range of the flat vectors: the gradient of nothing else is written.
+    group: Range<usize>,
     last_layers: [Range<usize>; N_HEADS],
     biases: [Range<usize>; N_HEADS],
     n_rows: usize,
@@ -65,6 +67,7 @@ impl ValueHeads {
     /// Buffers for `n_rows` rows.
     pub fn new(device: &Device, parameters: &Parameters, n_rows: usize) -> Result<Self, DeviceError> {
         let (layout, precision, h) = (&parameters.layout, parameters.precision, parameters.sizes.hidden);
+        let group = layout.group(Group::IqlHigh).start..layout.group(Group::IqlLow).end;
         let hidden_weight = |name: &str| layout.tensor(&format!("{name}.hidden.weight")).offset;
         let place = |head: usize| (head * n_rows * HIDDEN) as u32;
         let forward = NAMES.into_iter().enumerate().map(|(head, name)| {
@@ -72,8 +75,10 @@ impl ValueHeads {
             Product { c: place(head), ..linear(n_rows, [HIDDEN, h], hidden_weight(name), bias) }
         });
         let gradients = NAMES.into_iter().enumerate();
-        let gradients = gradients
-            .map(|(head, name)| Product { a: place(head), ..to_weight(n_rows, [HIDDEN, h], hidden_weight(name)) });
+        let gradients = gradients.map(|(head, name)| Product {
+            a: place(head),
+            ..to_weight(n_rows, [HIDDEN, h], hidden_weight(name) - group.start)
+        });
         let of_columns = ["hidden.bias", "out.weight"].into_iter().flat_map(|part| NAMES.map(|name| (name, part)));
         let targets = of_columns.flat_map(|(name, part)| layout.range(&format!("{name}.{part}")));
         Ok(Self {
@@ -85,10 +90,11 @@ impl ValueHeads {
             d_pre: device.alloc_zeroed(N_HEADS * n_rows * HIDDEN * precision.words())?,
             totals: device.alloc_zeroed(1)?,
             partials: device.alloc_zeroed(n_column_partials(n_rows) * N_PARTIAL_COLUMNS)?,
-            targets: device.upload(&targets.map(|element| element as u32).collect::<Vec<_>>())?,
+            targets: device.upload(&targets.map(|element| (element - group.start) as u32).collect::<Vec<_>>())?,
             hidden: Matmul::new(device, ProductForm::Nt, precision, forward.collect())?,
             weights: WeightGradient::new(device, precision, gradients.collect())?,
             last_layers: last_layers(layout),
+            group: group.clone(),
             biases: NAMES.map(|name| layout.range(&format!("{name}.out.bias"))),
             n_rows,
             lanes: device.row_lanes(),
@@ -107,6 +113,7 @@ impl ValueHeads {
         losses: Part<'_, f32>,
     ) -> Vec<Step> {
         let (flat, gradient, h) = (&parameters.online.flat, &parameters.gradient, || pass.branch_in_slots(0..1));
+        let of_heads = || gradient.slice(self.group.clone());
         let last = |head: usize| flat.slice(self.last_layers[head].clone()).view();
         let bias = |head: usize| gradient.slice(self.biases[head].clone()).view_mut();
         let store = Output::Store(self.pre.all(), Some(flat.all()));
@@ -140,7 +147,7 @@ impl ValueHeads {
             self.partials.view_mut(),
             self.precision,
         );
-        let sums = column_sums::launch(self.partials.view(), self.targets.view(), gradient.view_mut());
+        let sums = column_sums::launch(self.partials.view(), self.targets.view(), of_heads().view_mut());
         let mut steps = vec![
             self.hidden.launch(h(), parameters.online.shadow.all(), store),
             (row_shape(self.n_rows, self.lanes), outputs),
@@ -148,7 +155,7 @@ impl ValueHeads {
             (iql_hidden_gradient_shape(self.n_rows), hidden_gradient),
             (column_sums_shape(N_PARTIAL_COLUMNS), sums),
         ];
-        steps.extend(self.weights.launch(self.d_pre.all(), h(), None, gradient));
+        steps.extend(self.weights.launch_into(self.d_pre.all(), h(), None, of_heads()));
         steps
     }
 

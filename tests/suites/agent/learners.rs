@@ -27,6 +27,7 @@ pub fn cases() -> Vec<Case> {
         case("learners::a_bottleneck_that_reaches_nothing_changes_nothing", |device| {
             a_bottleneck_that_reaches_nothing_changes_nothing(device)
         }),
+        case("learners::aux_and_post_aux_wait_for_no_one_but_forward", aux_and_post_aux_wait_for_no_one_but_forward),
         case("learners::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("learners::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
         case("learners::a_fault_of_a_head_gates_it_alone", a_fault_of_a_head_gates_it_alone),
@@ -153,6 +154,31 @@ fn off_none_of_their_kernels_is_launched(device: &Device) -> Outcome {
         }
         let got = of(switch)?;
         ensure!(got == want, "{got:?}\nexpected {want:?}");
+    }
+    Ok(())
+}
+
+/// The children that each comes before or after: they write parts of the gradient of their own.
+fn aux_and_post_aux_wait_for_no_one_but_forward(device: &Device) -> Outcome {
+    let scene = Scene::new(device, with_learners(config(Precision::Bf16)))?;
+    let description = scene.graph.description();
+    let name = |at: usize| description.children[at].name.as_str();
+    ensure!(!description.edges.is_empty(), "no edges");
+    for edge in &description.edges {
+        let pair = [name(edge.from), name(edge.to)];
+        ensure!(
+            pair != ["aux", "post_aux"],
+            "post_aux waits for aux because of {} and {}",
+            edge.from_parameter,
+            edge.to_parameter
+        );
+    }
+    for child in ["aux", "post_aux"] {
+        let before: Vec<&str> =
+            description.edges.iter().filter(|edge| name(edge.to) == child).map(|edge| name(edge.from)).collect();
+        let after: Vec<&str> =
+            description.edges.iter().filter(|edge| name(edge.from) == child).map(|edge| name(edge.to)).collect();
+        ensure!(before.contains(&"forward") && after.contains(&"adam_grad"), "{child}: {before:?}, {after:?}");
     }
     Ok(())
 }

@@ -89,7 +89,7 @@ fn expected_config(config: &Config) -> expected::Config {
 }
 
 pub struct Scene {
-    graph: ParentGraph,
+    pub graph: ParentGraph,
     stream: host::device::Stream,
     pub agent: Agent,
     pub replay: Replay,
