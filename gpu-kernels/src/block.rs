@@ -6,6 +6,7 @@
 use cuda_std::prelude::*;
 
 use crate::lanes::{self, N_LANES};
+use crate::sweep::unrolled;
 
 /// Threads of the block on a GPU: all that it can have, since each waits for its rows one after the other.
 pub(crate) const N_THREADS: u32 = 1024;
@@ -27,26 +28,24 @@ pub(crate) fn for_rows(n_rows: usize, mut work: impl FnMut(usize)) {
     }
 }
 
-/// Sums of `N` numbers over all threads, which all get them. `scratch` has N [`N_WARPS`] elements.
+/// Sums of `N` numbers, at most 8, over all threads, which all get them. `scratch` has N [`N_WARPS`] elements.
 #[inline(always)]
 pub(crate) fn sums<const N: usize>(values: [f64; N], scratch: &SharedSlice<f64>) -> [f64; N] {
     if lanes::of_block(N_THREADS) == 1 {
         return values;
     }
     let (warp, lane) = (thread::thread_idx_x() as usize / N_LANES, thread::thread_idx_x() as usize % N_LANES);
-    for (part, value) in values.into_iter().enumerate() {
-        let sum = lanes::all(value, |a, b| a + b);
+    unrolled::<N>(|part| {
+        let sum = lanes::all(values[part], |a, b| a + b);
         if lane == 0 {
             scratch.set(part * N_WARPS + warp, sum);
         }
-    }
+    });
     // Between each warp's writes and everyone's reads of all.
     thread::sync_threads();
     let mut totals = [0.0; N];
-    for (part, total) in totals.iter_mut().enumerate() {
-        for warp in 0..N_WARPS {
-            *total += scratch.get(part * N_WARPS + warp);
-        }
+    for warp in 0..N_WARPS {
+        unrolled::<N>(|part| totals[part] += scratch.get(part * N_WARPS + warp));
     }
     // Between these reads and what is next written to the scratch.
     thread::sync_threads();

@@ -25,7 +25,7 @@ use shared_types::{IqlTotals, PopArt, Precision};
 use crate::block::{self, N_WARPS};
 use crate::columns::{Stretch, column_partials_shape};
 use crate::heads::{N_ACTIONS, first_action};
-use crate::sweep::{VECTOR, Vector, add, each};
+use crate::sweep::{VECTOR, Vector, add, each, unrolled};
 use crate::{isv, lanes, math, operand};
 
 /// Width of the hidden layers.
@@ -133,9 +133,8 @@ pub fn iql_loss(
         d_outputs.store(N_HEADS * row, [d_high * share, d_low * share]);
         values.set(row, ((old_std * high) as f64 + before.mean) as f32);
         values.set(n_rows + row, ((old_std * low) as f64 + before.mean) as f32);
-        for (sum, term) in found.iter_mut().zip([of_high, of_low, d_high, d_low, old_std * (high - low)]) {
-            *sum += term as f64;
-        }
+        let terms = [of_high, of_low, d_high, d_low, old_std * (high - low)];
+        unrolled::<5>(|part| found[part] += terms[part] as f64);
     });
     let means = block::sums(found, &scratch);
     if thread::thread_idx_x() == 0 {

@@ -75,6 +75,9 @@ fn memory_bound_kernels_access_16_bytes() -> Outcome {
         ("branch_select", 4, 0),
         ("branch_select_backward", 24, 4),
         ("column_partials_f32", 8, 1),
+        ("column_partials_scaled", 8, 1),
+        ("iql_hidden_gradient", 8, 2),
+        ("trade_probability", 2, 0),
     ];
     for (arch, image) in IMAGES {
         for (name, n_loads, n_stores) in expected {
