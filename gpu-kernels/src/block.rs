@@ -1,6 +1,6 @@
 //! One block that works over a whole batch: sums of some numbers over its threads in a fixed order.
 //!
-//! A thread adds the rows that are [`N_THREADS`] apart, a warp its lanes by halves, then the warps' sums in order: the order
+//! A thread adds the rows that are [`N_THREADS`] apart, a warp its lanes by halves, then every warp the warps' sums likewise: the order
 //! depends on the number of rows alone. A block of one thread adds its rows one after the other. Sums are f64.
 
 use cuda_std::prelude::*;
@@ -12,6 +12,8 @@ use crate::sweep::unrolled;
 pub(crate) const N_THREADS: u32 = 1024;
 /// Its warps: elements of scratch that [`sums`] needs for each number.
 pub(crate) const N_WARPS: usize = N_THREADS as usize / N_LANES;
+// A lane takes a warp's sum.
+const _: () = assert!(N_WARPS == N_LANES);
 
 /// Launch of a kernel of one block.
 pub(crate) const fn shape(lanes: u32) -> LaunchShape {
@@ -44,9 +46,7 @@ pub(crate) fn sums<const N: usize>(values: [f64; N], scratch: &SharedSlice<f64>)
     // Between each warp's writes and everyone's reads of all.
     thread::sync_threads();
     let mut totals = [0.0; N];
-    for warp in 0..N_WARPS {
-        unrolled::<N>(|part| totals[part] += scratch.get(part * N_WARPS + warp));
-    }
+    unrolled::<N>(|part| totals[part] = lanes::all(scratch.get(part * N_WARPS + lane), |a, b| a + b));
     // Between these reads and what is next written to the scratch.
     thread::sync_threads();
     totals
