@@ -3,8 +3,9 @@
 mod layout;
 mod learners;
 mod step;
+mod switches;
 
 fn main() {
-    let subjects = [layout::cases(), learners::cases(), step::cases()];
+    let subjects = [layout::cases(), learners::cases(), step::cases(), switches::cases()];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

@@ -338,7 +338,7 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
             let want =
                 modulated_td(f64::from(td[row]), f64::from(q[row]), f64::from(v[row]), f64::from(std), f64::from(beta));
             let ratio = want / f64::from(td[row]);
-            n_bounded += usize::from(ratio < 0.2501 || ratio > 3.999);
+            n_bounded += usize::from(!(0.2501..=3.999).contains(&ratio));
             ensure!((got.to_f64() - want).abs() <= 1.01 / 256.0 * want, "row {row}: {got}, {want} expected");
         }
         ensure!((std == 1.0) == (n_bounded < n / 2), "{n_bounded} of {n} at the bounds with std {std}");
