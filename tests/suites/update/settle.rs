@@ -79,10 +79,13 @@ impl<'a> World<'a> {
     }
 
     /// Bits of everything.
-    fn bits(&self) -> Result<(Vec<u8>, Vec<Vec<u32>>, Vec<u64>), Failed> {
+    fn bits(&self) -> Result<Vec<Vec<u32>>, Failed> {
         let buffers = [&self.layers[0], &self.layers[1], &self.bus];
-        let words = buffers.into_iter().map(|buffer| Ok(bits(&buffer.read()?))).collect::<Result<_, Failed>>()?;
-        Ok((bytemuck::cast_slice(&self.popart.read()?).to_vec(), words, self.seeded.read()?))
+        let mut words: Vec<Vec<u32>> =
+            buffers.into_iter().map(|buffer| Ok(bits(&buffer.read()?))).collect::<Result<_, Failed>>()?;
+        words.push(bytemuck::cast_slice(&self.popart.read()?).to_vec());
+        words.push(bytemuck::cast_slice(&self.seeded.read()?).to_vec());
+        Ok(words)
     }
 }
 
