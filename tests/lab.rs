@@ -133,6 +133,22 @@ impl Tolerance {
     }
 }
 
+/// ||got - want|| / ||want|| over all elements, or ||got|| where ||want|| is 0: what the design bounds by 1e-5 for unrounded tensors.
+pub fn relative(got: &[f32], want: &[f64]) -> f64 {
+    assert_eq!(got.len(), want.len(), "elements");
+    let off: f64 = got.iter().zip(want).map(|(&got, want)| (f64::from(got) - want).powi(2)).sum();
+    let size: f64 = want.iter().map(|want| want * want).sum();
+    if size == 0.0 { off.sqrt() } else { (off / size).sqrt() }
+}
+
+/// Fails unless [`relative`] is at most `bound`; prints it.
+pub fn within_relative(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
+    let off = relative(got, want);
+    println!("{what}: {off:.1e} of {bound:.0e}");
+    ensure!(off <= bound, "{what} is off by {off:e} relative, bound {bound:e}");
+    Ok(())
+}
+
 /// Numbers for inputs: SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Numbers(u64);
 

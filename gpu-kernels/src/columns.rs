@@ -139,6 +139,25 @@ pub fn column_partials_operands(
     sum_stretch(&partials, &shape, |at| operand::load4(&source, at, precision));
 }
 
+/// First stage of the sums over rows of factors\[r\] source\[r, c\] of one f32 matrix: the weight gradient of a layer with one output.
+///
+/// Shapes: source as `shape` says, factors `[R]`, partials `[P, C]`. Launch: [`column_partials_shape`].
+#[kernel(max_threads = 128, min_blocks = 8)]
+pub fn column_partials_scaled(
+    source: GlobalSlice<f32>,
+    factors: GlobalSlice<f32>,
+    partials: GlobalSliceMut<f32>,
+    shape: ColumnShape,
+) {
+    let Some(stretch) = Stretch::of_thread(shape.n_rows as usize, shape.n_columns as usize) else { return };
+    let load = |row: usize| (factors.get(row), source.load(row * shape.row_stride as usize + stretch.column));
+    let mut sums = [0.0; VECTOR];
+    stretch.for_rows(load, |_, (factor, values): (f32, [f32; VECTOR])| {
+        sweep::add(&mut sums, |k| factor * values[k]);
+    });
+    partials.store(stretch.partial * shape.partial_stride as usize + stretch.column, sums);
+}
+
 #[inline(always)]
 fn sum_stretch(partials: &GlobalSliceMut<f32>, shape: &ColumnShape, load: impl Fn(usize) -> [f32; VECTOR]) {
     let n_columns = shape.n_columns * shape.n_groups;

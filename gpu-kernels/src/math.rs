@@ -70,6 +70,19 @@ fn sigmoids(x: f32) -> (f32, f32) {
     if x >= 0.0 { (greater, lesser) } else { (lesser, greater) }
 }
 
+/// 1 / (1 + e^-x), relative error at most 2^-21.
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    sigmoids(x).0
+}
+
+/// ln(1 + e^x), relative error at most 2^-20, without overflow for any x.
+#[inline(always)]
+pub fn softplus(x: f32) -> f32 {
+    // A NaN fails the comparison and comes out of the second term.
+    (if x > 0.0 { x } else { 0.0 }) + ln_1p(exp(-x.abs()))
+}
+
 /// SiLU(x) = x / (1 + e^-x), relative error at most 2^-21.
 #[inline(always)]
 pub fn silu(x: f32) -> f32 {

@@ -10,11 +10,21 @@ fn onegraph(arguments: &[&str]) -> Output {
     command.args(arguments).args(["--device", "cpu"]).output().expect("the program starts")
 }
 
-/// Dumps step `n_steps` of the tiny preset with the temporal block and IQN, under a seed that gives IQN a heavier loss in the first step
-/// than in the second, so that it is a part of the third step's objective.
+/// Switches that are off in the preset.
+const LEARNERS: [&str; 6] = [
+    "learners.temporal=true",
+    "learners.iqn=true",
+    "learners.iql=true",
+    "learners.selectivity=true",
+    "learners.denoise=true",
+    "learners.risk=true",
+];
+
+/// Dumps step `n_steps` of the tiny preset with every learner, under a seed that gives IQN a heavier loss in the first step than in
+/// the second, so that it is a part of the third step's objective.
 fn dump(folder: &Path, n_steps: u32, precision: &str) -> Vec<u8> {
     let precision = format!("precision={precision}");
-    dump_with(folder, n_steps, &[&precision, "learners.temporal=true", "learners.iqn=true", "seed=5"])
+    dump_with(folder, n_steps, &[&LEARNERS[..], &[&precision, "seed=5"]].concat())
 }
 
 fn dump_with(folder: &Path, n_steps: u32, sets: &[&str]) -> Vec<u8> {
@@ -43,6 +53,12 @@ fn one(tensors: &SafeTensors<'_>, name: &str) -> f64 {
     let values = floats(tensors, name);
     assert_eq!(values.len(), 1, "{name}");
     values[0]
+}
+
+fn double(tensors: &SafeTensors<'_>, name: &str) -> f64 {
+    let tensor = tensors.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(tensor.dtype(), Dtype::F64, "{name}");
+    f64::from_le_bytes(tensor.data().try_into().expect("one number"))
 }
 
 fn assert_close(got: f64, want: f64, tolerance: f64, what: &str) {
@@ -128,6 +144,17 @@ fn a_step_fits_together() {
     let mean = losses.iter().sum::<f64>() / losses.len() as f64;
     assert_close(floats(&three, "head_losses")[1], mean, 1e-6 * mean, "L_iqn");
 
+    // PopArt: V is the same under the statistics before and, rescaled, under those after; and its EMAs take in q.
+    let popart = |name: &str| double(&three, &format!("popart.{name}"));
+    let (mean, square) = (popart("before.mean"), popart("before.square"));
+    let (std, shrink, shift) = (one(&three, "iql.std"), one(&three, "iql.shrink"), one(&three, "iql.shift"));
+    let (out, q) = (floats(&three, "iql.out"), floats(&three, "q_taken"));
+    for (row, v) in floats(&three, "v_high").into_iter().enumerate() {
+        assert_close(v, (square - mean * mean).sqrt() * out[2 * row] + mean, 1e-5, "V");
+        assert_close(v, std * (shrink * out[2 * row] + shift) + popart("after.mean"), 1e-5, "V rescaled");
+    }
+    let mean_q = q.iter().sum::<f64>() / q.len() as f64;
+    assert_close(popart("after.mean"), mean + 0.01 * (mean_q - mean), 1e-8, "mu");
     for target in floats(&three, "targets").chunks(51) {
         assert_close(target.iter().sum(), 1.0, 1e-5, "mass");
     }

@@ -8,8 +8,9 @@ use std::string::String;
 
 use crate::{
     BarRecord, Collector, CollectorSums, Control, Counters, EnvParams, EnvState, FeatureScale, GateParams,
-    GradientNorm, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, PruneParams, PruneTensor, Readback, Schedule,
-    SnapshotProducts, SpectralMatrix, StepScalars, UpdateScalars, VaccineScalars, isv, learner, nan_flags, stream,
+    GradientNorm, IqlTotals, Isv, LearnerRange, LossTotals, MarketBar, PendingStep, PopArt, PruneParams, PruneTensor,
+    Readback, Schedule, SnapshotProducts, SpectralMatrix, StepScalars, UpdateScalars, VaccineScalars, isv, learner,
+    nan_flags, stream,
 };
 
 /// What `assert_layout!` knows of a type.
@@ -56,6 +57,8 @@ fn the_layouts_are_the_documented_ones() {
     list::<PruneTensor>(&mut out);
     list::<UpdateScalars>(&mut out);
     list::<SpectralMatrix>(&mut out);
+    list::<PopArt>(&mut out);
+    list::<IqlTotals>(&mut out);
     assert_eq!(out, include_str!("layouts.txt"), "the layouts are now:\n{out}");
 }
 
@@ -93,6 +96,8 @@ fn fields_follow_each_other_without_gap_or_overlap() {
     check::<PruneTensor>();
     check::<UpdateScalars>();
     check::<SpectralMatrix>();
+    check::<PopArt>();
+    check::<IqlTotals>();
 }
 
 #[test]

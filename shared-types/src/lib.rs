@@ -27,9 +27,12 @@
 //! | [`PruneTensor`] | 16 | host, once; `prune_threshold` | `prune_*` |
 //! | [`UpdateScalars`] | 32 | `gate_step` | `adamw`, `isv_update`, `publish` |
 //! | [`SpectralMatrix`] | 16 | host, once | `spectral` |
+//! | [`PopArt`] | 24 | `settle_heads` | `iql_loss` |
+//! | [`IqlTotals`] | 40 | `iql_loss` | `iql_hidden_gradient`, `settle_heads`, `modulated_td_bf16` |
 #![no_std]
 
 mod control;
+mod heads;
 pub mod isv;
 pub mod learner;
 mod loss;
@@ -42,6 +45,7 @@ pub mod stream;
 mod update;
 
 pub use control::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars};
+pub use heads::{IqlTotals, PopArt};
 pub use isv::Isv;
 pub use loss::LossTotals;
 pub use market::{BarRecord, Collector, CollectorSums, EnvParams, EnvState, FeatureScale, MarketBar, PendingStep};

@@ -10,30 +10,39 @@
 //! | [`weight_gradient`] | dW = dy^T x |
 //! | [`temporal`] | the temporal block's launches |
 //! | [`iqn`] | IQN's head: passes, loss, gradients |
+//! | [`value_heads`], [`selectivity`], [`denoise`], [`risk`] | the auxiliary learners |
 //! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
 //! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
 //! | [`policy`] | the agent as what chooses actions |
 
 pub mod backward;
+pub mod denoise;
 pub mod initial;
 pub mod iqn;
 pub mod layout;
 pub mod parameters;
 pub mod pass;
 pub mod policy;
+pub mod risk;
+pub mod selectivity;
 pub mod spectral;
 pub mod state;
 pub mod temporal;
+pub mod value_heads;
 pub mod weight_gradient;
 
 pub use backward::Backward;
+pub use denoise::Denoise;
 pub use iqn::Iqn;
 pub use parameters::{Parameters, Weights};
 pub use pass::Pass;
 pub use policy::NetworkPolicy;
+pub use risk::Risk;
+pub use selectivity::{Selectivity, TradeProbability};
 pub use spectral::SpectralNorm;
 pub use state::Agent;
 pub use temporal::{TemporalBackward, TemporalForward};
+pub use value_heads::ValueHeads;
 
 pub use crate::config::Learners;
 

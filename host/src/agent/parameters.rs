@@ -14,7 +14,8 @@ use crate::error::DeviceError;
 pub struct Weights {
     /// f32, flat; the target's up to its range's end.
     pub flat: Buffer<f32>,
-    /// Operands at the same elements. Trunk matrices carry their spectral norm; `spectral` alone writes those.
+    /// Operands at the same elements. Trunk matrices carry their spectral norm; `spectral` alone writes those. Rows of one output
+    /// are taken in f32, and theirs do not follow.
     pub shadow: Buffer<u16>,
 }
 

@@ -10,7 +10,7 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::parameters::Weights;
-use super::{Learners, Parameters, Sizes, TemporalForward, width};
+use super::{Learners, Parameters, Sizes, TemporalForward, denoise, width};
 use crate::device::{Buffer, Device, Matmul, Output};
 use crate::error::DeviceError;
 use crate::market::Step;
@@ -56,6 +56,7 @@ pub struct Pass {
     precision: Precision,
     film_on: bool,
     selection_on: bool,
+    denoise_on: bool,
     layout: std::sync::Arc<Layout>,
     none: Buffer<f32>,
 }
@@ -168,6 +169,7 @@ impl Pass {
             precision,
             film_on: learners.film,
             selection_on: learners.selection,
+            denoise_on: learners.denoise,
             layout: parameters.layout.clone(),
             none: device.alloc(0)?,
         })
@@ -178,16 +180,17 @@ impl Pass {
         self.n_rows
     }
 
-    /// The launches of a pass over `rows` `[R, stride]` with `weights`. `scalars` hold the depth masks (or keep
-    /// probabilities); `bus` is the internal state vector.
+    /// The launches of a pass over `rows` `[R, stride]` with `weights`. Both networks share the denoise bottleneck of the `online`
+    /// flat parameters. `scalars` hold the depth masks (or keep probabilities); `bus` is the internal state vector.
     pub fn forward(
         &self,
         rows: &Buffer<f32>,
         weights: &Weights,
+        online: &Buffer<f32>,
         scalars: &Buffer<StepScalars>,
         bus: &Buffer<f32>,
     ) -> Vec<Step> {
-        let mut steps = self.trunk(rows, weights, scalars, bus);
+        let mut steps = self.trunk(rows, weights, online, scalars, bus);
         steps.extend(self.branches(weights));
         steps
     }
@@ -196,6 +199,7 @@ impl Pass {
         &self,
         rows: &Buffer<f32>,
         weights: &Weights,
+        online: &Buffer<f32>,
         scalars: &Buffer<StepScalars>,
         bus: &Buffer<f32>,
     ) -> Vec<Step> {
@@ -208,7 +212,7 @@ impl Pass {
             rows.view(),
             temporal.map_or(none, |block| &block.output).view(),
             none.view(),
-            none.view(),
+            if self.denoise_on { denoise::encoder(online, &self.layout).view() } else { none.view() },
             self.u.view_mut(),
             self.sizes.window as u32,
             self.precision,

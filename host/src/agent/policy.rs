@@ -5,7 +5,7 @@ use gpu_kernels::explore::{ActRule, act, act_shape};
 use gpu_kernels::lanes::row_shape;
 use shared_types::Collector;
 
-use super::{Agent, Pass, width};
+use super::{Agent, Pass, TradeProbability, width};
 use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
 use crate::eval::backtest::Policy;
@@ -26,9 +26,10 @@ impl<'a> NetworkPolicy<'a> {
         Self { device, agent, rule, collector }
     }
 
-    /// The policy of evaluation: it never explores, and draws nothing from `no_draws`, which only has to be there.
+    /// The policy of evaluation: it never explores, goes flat under selectivity's threshold, and draws nothing from `no_draws`, which only has to be there.
     pub fn greedy(device: &'a Device, agent: &'a Agent, no_draws: &'a Buffer<Collector>) -> Self {
-        let rule = ActRule { seed: [0, 0], explore: 0, select_threshold: 0.0, select_from: 0 };
+        let select_threshold = agent.select_threshold;
+        let rule = ActRule { seed: [0, 0], explore: 0, select_threshold, select_from: 0 };
         Self::new(device, agent, rule, no_draws)
     }
 }
@@ -38,8 +39,13 @@ impl Policy for NetworkPolicy<'_> {
         let agent = self.agent;
         let pass = Pass::new(self.device, &agent.parameters, actions.len(), &agent.learners)?;
         let ranks = self.device.alloc_zeroed(actions.len() * width::ACTIONS)?;
-        let nothing = self.device.alloc::<f32>(0)?;
-        let mut steps = pass.forward(rows, &agent.parameters.online, &agent.keep, &agent.bus);
+        let n_selected = if agent.learners.selectivity { actions.len() } else { 0 };
+        let selectivity = TradeProbability::new(self.device, n_selected)?;
+        let online = &agent.parameters.online;
+        let mut steps = pass.forward(rows, online, &online.flat, &agent.keep, &agent.bus);
+        if agent.learners.selectivity {
+            steps.push(selectivity.launch(self.device, &pass, &agent.parameters));
+        }
         let cvar = c51_cvar::launch(
             pass.heads.view(),
             agent.atoms.view(),
@@ -49,7 +55,7 @@ impl Policy for NetworkPolicy<'_> {
         );
         let act = act::launch(
             ranks.view(),
-            nothing.view(),
+            selectivity.p_trade.view(),
             agent.bus.view(),
             self.collector.view(),
             agent.counters.view(),

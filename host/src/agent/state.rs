@@ -6,7 +6,7 @@ use gpu_kernels::counters::depth_keep;
 use gpu_kernels::heads::HeadColumns;
 use gpu_kernels::prune;
 use shared_types::market::N_BRANCHES;
-use shared_types::{Counters, Isv, SKIP_WORDS, StepScalars};
+use shared_types::{Counters, Isv, PopArt, SKIP_WORDS, StepScalars};
 
 use super::layout::Group;
 use super::{Learners, Parameters, Sizes, SpectralNorm};
@@ -43,6 +43,10 @@ pub struct Agent {
     pub masks: Buffer<u32>,
     /// Moving average of IQN's loss, and its first value, \[2\].
     pub iqn_averages: Buffer<f64>,
+    /// \[1\], statistics of q for IQL's heads.
+    pub popart: Buffer<PopArt>,
+    /// P(trade) under which the policy goes flat, if selectivity is on.
+    pub select_threshold: f32,
     /// Parts that are on.
     pub learners: Learners,
     start: Isv,
@@ -78,6 +82,8 @@ impl Agent {
                 0
             })?,
             iqn_averages: device.alloc_zeroed(2)?,
+            popart: device.alloc_zeroed(1)?,
+            select_threshold: config.select.threshold as f32,
             learners: config.learners.clone(),
             start: Isv::at_start(
                 config.tau_init as f32,
@@ -112,6 +118,7 @@ impl Agent {
         self.snapshot.zero()?;
         self.masks.write(&vec![u32::MAX; self.masks.len()])?;
         self.iqn_averages.zero()?;
+        self.popart.zero()?;
         runner.run([self.update_atoms()])?;
         runner.run(self.spectral.start(&self.parameters, self.seed))
     }
@@ -142,6 +149,7 @@ impl Agent {
             ("isv", &self.bus),
             ("isv.seeded", &self.seeded),
             ("isv.skipped", &self.skipped),
+            ("popart", &self.popart),
             ("counters", &self.counters),
             ("scalars", &self.scalars),
         ]

@@ -58,6 +58,17 @@ impl WeightGradient {
         factors: Option<Part<'_, f32>>,
         gradient: &Buffer<f32>,
     ) -> [Step; 2] {
+        self.launch_into(a, b, factors, gradient.all())
+    }
+
+    /// The same with a part of the flat gradient, from whose beginning D counts: what writes other parts may run beside it.
+    pub fn launch_into(
+        &self,
+        a: Part<'_, u16>,
+        b: Part<'_, u16>,
+        factors: Option<Part<'_, f32>>,
+        gradient: Part<'_, f32>,
+    ) -> [Step; 2] {
         let sum = sum_parts::launch(
             self.matmul.table().view(),
             self.parts.view(),

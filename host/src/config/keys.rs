@@ -285,15 +285,15 @@ keys! {
         /// Implicit quantile head.
         iqn: bool = [false; 3], Range::Switch, "-";
         /// Implicit Q-learning, and the modulation of TD errors by its advantage.
-        iql: bool = [true; 3], Range::Switch, "-";
+        iql: bool = [false; 3], Range::Switch, "-";
         /// Hindsight experience replay, its term in the reward included.
         her: bool = [true; 3], Range::Switch, "-";
         /// Selectivity.
-        selectivity: bool = [true; 3], Range::Switch, "-";
+        selectivity: bool = [false; 3], Range::Switch, "-";
         /// Denoising bottleneck.
-        denoise: bool = [true; 3], Range::Switch, "-";
+        denoise: bool = [false; 3], Range::Switch, "-";
         /// Movement of the CVaR level.
-        risk: bool = [true; 3], Range::Switch, "-";
+        risk: bool = [false; 3], Range::Switch, "-";
         /// Pruning, if `prune.final` is above 0.
         pruning: bool = [true; 3], Range::Switch, "-";
         /// Gradient vaccine.

@@ -29,6 +29,7 @@ pub fn dtype_of<T: 'static>() -> Dtype {
     let is = TypeId::of::<T>();
     let numbers = [
         (TypeId::of::<f32>(), Dtype::F32),
+        (TypeId::of::<f64>(), Dtype::F64),
         (TypeId::of::<u32>(), Dtype::U32),
         (TypeId::of::<i32>(), Dtype::I32),
         (TypeId::of::<bf16>(), Dtype::BF16),

@@ -13,7 +13,14 @@ use crate::market::Step;
 
 /// A bit for each learner that updates.
 fn learners_on(on: &Learners) -> u32 {
-    let switches = [(learner::THETA, true), (learner::IQN, on.iqn)];
+    let switches = [
+        (learner::THETA, true),
+        (learner::IQN, on.iqn),
+        (learner::IQL_HIGH, on.iql),
+        (learner::IQL_LOW, on.iql),
+        (learner::SELECTIVITY, on.selectivity),
+        (learner::DENOISE, on.denoise),
+    ];
     switches.into_iter().fold(0, |bits, (learner, on)| bits | u32::from(on) << learner)
 }
 

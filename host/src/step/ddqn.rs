@@ -22,9 +22,9 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
 /// The batch's target distributions, with the online pass of the stochastic depth in `depth`.
 pub(super) fn targets(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec<Step> {
     let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
-    let (parameters, bus) = (&agent.parameters, &agent.bus);
+    let (parameters, bus, online) = (&agent.parameters, &agent.bus, &agent.parameters.online.flat);
     let (n, lanes) = (parts.config.batch, parts.device.row_lanes());
-    let mut steps = memory.online_next.forward(&batch.next_states, &parameters.online, depth, bus);
+    let mut steps = memory.online_next.forward(&batch.next_states, &parameters.online, online, depth, bus);
     let q = c51_q::launch(
         memory.online_next.heads.view(),
         agent.atoms.view(),
@@ -33,7 +33,7 @@ pub(super) fn targets(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec
         memory.next_actions.view_mut(),
     );
     steps.push((row_shape(n, lanes), q));
-    steps.extend(memory.target_next.forward(&batch.next_states, &parameters.target, &agent.keep, bus));
+    steps.extend(memory.target_next.forward(&batch.next_states, &parameters.target, online, &agent.keep, bus));
     let targets = c51_targets::launch(
         memory.target_next.heads.view(),
         memory.next_actions.view(),

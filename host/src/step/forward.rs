@@ -38,7 +38,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
 pub(super) fn loss(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec<Step> {
     let (agent, memory, batch) = (parts.agent, parts.memory, &parts.memory.batch);
     let (parameters, pass) = (&agent.parameters, &parts.memory.online);
-    let mut steps = pass.forward(&batch.states, &parameters.online, depth, &agent.bus);
+    let mut steps = pass.forward(&batch.states, &parameters.online, &parameters.online.flat, depth, &agent.bus);
     let loss = c51_loss::launch(
         pass.heads.view(),
         batch.actions.view(),

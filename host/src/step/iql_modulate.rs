@@ -1,13 +1,26 @@
-//! Child graph `iql_modulate`: the TD errors as priorities take them.
+//! Child graph `iql_modulate`: the TD errors as priorities take them, with IQL weighted by the advantage.
 
-use gpu_kernels::c51::{td_error_bf16, td_error_bf16_shape};
+use gpu_kernels::c51::{modulated_td_bf16, td_error_bf16, td_error_bf16_shape};
 
 use super::StepParts;
 use crate::market::Step;
 
 pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let memory = parts.memory;
-    let (losses, gate, relabelled) = (memory.row_losses.view(), memory.gate.view(), memory.batch.relabelled.view());
-    let td = td_error_bf16::launch(losses, gate, relabelled, memory.td_errors.view_mut());
+    let (row_losses, gate, td_errors) = (memory.row_losses.view(), memory.gate.view(), memory.td_errors.view_mut());
+    let relabelled = memory.batch.relabelled.view();
+    let td = match &memory.value_heads {
+        Some(heads) => modulated_td_bf16::launch(
+            row_losses,
+            gate,
+            relabelled,
+            heads.q_taken.view(),
+            heads.v_high().view(),
+            heads.totals.view(),
+            parts.config.beta_adv as f32,
+            td_errors,
+        ),
+        None => td_error_bf16::launch(row_losses, gate, relabelled, td_errors),
+    };
     vec![(td_error_bf16_shape(parts.config.batch), td)]
 }

@@ -30,7 +30,13 @@ fn measure_causes(parts: &StepParts<'_>) -> Vec<Step> {
         agent.sizes().state_stride() as u32,
         (config.window as usize - 1) as u32 * N_FEATURES as u32,
     );
-    let mut when_due = causal.pass.forward(&causal.rows, &agent.parameters.online, &agent.keep, &agent.bus);
+    let mut when_due = causal.pass.forward(
+        &causal.rows,
+        &agent.parameters.online,
+        &agent.parameters.online.flat,
+        &agent.keep,
+        &agent.bus,
+    );
     let heads = causal.pass.heads.view();
     let (q, actions) = (causal.q.view_mut(), causal.actions.view_mut());
     let lanes = parts.device.row_lanes();

@@ -11,13 +11,13 @@ use gpu_kernels::seg_tree::{TreeMemory, TreeShape};
 use half::bf16;
 use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{
-    GradientNorm, LearnerRange, LossTotals, PruneTensor, Readback, SnapshotProducts, UpdateScalars, VaccineScalars,
-    learner, nan_flags,
+    GradientNorm, IqlTotals, LearnerRange, LossTotals, PruneTensor, Readback, SnapshotProducts, UpdateScalars,
+    VaccineScalars, learner, nan_flags,
 };
 
 use super::chunks::chunk_bytes;
 use crate::agent::layout::{Group, Layout};
-use crate::agent::{Agent, Backward, Iqn, Pass, width};
+use crate::agent::{Agent, Backward, Denoise, Iqn, Pass, Risk, Selectivity, ValueHeads, width};
 use crate::config::{Config, Sampler};
 use crate::device::{Buffer, Device, Part};
 use crate::error::DeviceError;
@@ -132,6 +132,14 @@ pub struct StepMemory {
     pub backward: Backward,
     /// IQN's head on both, unless off; written by `ddqn` and `forward`.
     pub iqn: Option<Iqn>,
+    /// IQL's heads on it, unless off; written by `aux`.
+    pub value_heads: Option<ValueHeads>,
+    /// Selectivity on it, unless off; written by `post_aux`, as the next two.
+    pub selectivity: Option<Selectivity>,
+    /// Denoise, unless off.
+    pub denoise: Option<Denoise>,
+    /// Risk, unless off.
+    pub risk: Option<Risk>,
     /// Online Q of s', \[B, 13\]; written by `ddqn`.
     pub next_q: Buffer<f32>,
     /// Greedy actions on s', \[B\]; written by `ddqn`.
@@ -146,7 +154,7 @@ pub struct StepMemory {
     pub loss_partials: Buffer<f64>,
     /// \[1\]; written by `forward`.
     pub totals: Buffer<LossTotals>,
-    /// Own losses of the learners but theta, \[6\].
+    /// Own losses of the learners but theta, \[6\]; written by `aux` and `post_aux`, 0 for what is off.
     pub head_losses: Buffer<f32>,
     /// \[7\], each learner's range of the flat vectors; written once.
     pub ranges: Buffer<LearnerRange>,
@@ -176,14 +184,17 @@ pub struct StepMemory {
     pub td_errors: Buffer<bf16>,
     /// \[1\], on the device; its mirror is in the host's pages.
     pub readback: Buffer<Readback>,
+    /// In place of what a learner that is off would give.
+    pub(super) no_floats: Buffer<f32>,
+    pub(super) no_totals: Buffer<IqlTotals>,
 }
 
 impl StepMemory {
     /// Takes the memory.
     pub fn new(device: &Device, config: &Config, agent: &Agent) -> Result<Self, DeviceError> {
         let (n, sizes) = (config.batch, agent.sizes());
-        let parameters = &agent.parameters;
-        let pass = || Pass::new(device, parameters, n, &agent.learners);
+        let (parameters, on) = (&agent.parameters, &agent.learners);
+        let pass = || Pass::new(device, parameters, n, on);
         let range_list = learner_ranges(&parameters.layout);
         Ok(Self {
             batch: Batch {
@@ -202,8 +213,12 @@ impl StepMemory {
             online_next: pass()?,
             target_next: pass()?,
             online: pass()?,
-            backward: Backward::new(device, parameters, n, &agent.learners)?,
-            iqn: agent.learners.iqn.then(|| Iqn::new(device, parameters, n, config.lambda_iqn as f32)).transpose()?,
+            backward: Backward::new(device, parameters, n, on)?,
+            value_heads: on.iql.then(|| ValueHeads::new(device, parameters, n)).transpose()?,
+            selectivity: on.selectivity.then(|| Selectivity::new(device, config, parameters, n)).transpose()?,
+            denoise: on.denoise.then(|| Denoise::new(device, config, parameters, n)).transpose()?,
+            risk: on.risk.then(|| Risk::new(device, n)).transpose()?,
+            iqn: on.iqn.then(|| Iqn::new(device, parameters, n, config.lambda_iqn as f32)).transpose()?,
             next_q: device.alloc_zeroed(n * width::ACTIONS)?,
             next_actions: device.alloc_zeroed(n)?,
             targets: device.alloc_zeroed(n * N_BRANCHES * sizes.atoms)?,
@@ -230,6 +245,8 @@ impl StepMemory {
             causal: agent.learners.causal.then(|| CausalMemory::new(device, config, agent)).transpose()?,
             td_errors: device.alloc_zeroed(n)?,
             readback: device.alloc_zeroed(1)?,
+            no_floats: device.alloc(0)?,
+            no_totals: device.alloc(0)?,
         })
     }
 

@@ -2,13 +2,14 @@
 //!
 //! | file | child graph |
 //! |---|---|
-//! | `counters`, `per_sample`, `spectral`, `ddqn`, `forward`, `adam_grad`, `maintenance`, `adam_update`, `iql_modulate`, `per_priority` | its own |
+//! | `counters`, `per_sample`, `spectral`, `ddqn`, `forward`, `aux`, `post_aux`, `adam_grad`, `maintenance`, `adam_update`, `iql_modulate`, `per_priority` | its own |
 //! | `memory`, `chunks` | what they work on |
 //! | `control`, `readback` | what the host tells the step, and is told |
 //! | `rescoring` | what works out stale priorities between epochs |
 
 mod adam_grad;
 mod adam_update;
+mod aux;
 mod chunks;
 mod control;
 mod counters;
@@ -19,6 +20,7 @@ mod maintenance;
 mod memory;
 mod per_priority;
 mod per_sample;
+mod post_aux;
 mod readback;
 mod rescoring;
 mod spectral;
@@ -26,7 +28,7 @@ mod spectral;
 use std::sync::Arc;
 
 pub use control::ControlPage;
-pub use memory::{Batch, Replay, StepMemory};
+pub use memory::{Batch, LEARNER_GROUPS, Replay, StepMemory};
 pub use readback::{Pages, Published, ReadbackReader};
 pub use rescoring::Rescoring;
 use shared_types::{Collector, Schedule};
@@ -65,12 +67,14 @@ type Launches = fn(&StepParts<'_>) -> Vec<Step>;
 
 /// Each child's name and launches, in order; a child without a launch is left out.
 pub fn children(parts: &StepParts<'_>) -> Vec<(&'static str, Vec<Step>)> {
-    let children: [(&str, Launches); 10] = [
+    let children: [(&str, Launches); 12] = [
         ("counters", counters::launches),
         ("per_sample", per_sample::launches),
         ("spectral", spectral::launches),
         ("ddqn", ddqn::launches),
         ("forward", forward::launches),
+        ("aux", aux::launches),
+        ("post_aux", post_aux::launches),
         ("adam_grad", adam_grad::launches),
         ("maintenance", maintenance::launches),
         ("adam_update", adam_update::launches),

@@ -73,7 +73,7 @@ impl Parts<'_> {
         let rule = ActRule {
             seed: [self.config.seed as u32, (self.config.seed >> 32) as u32],
             explore: 1,
-            select_threshold: self.config.select.threshold as f32,
+            select_threshold: agent.select_threshold,
             select_from: select_from(self.config),
         };
         let policy = NetworkPolicy::new(self.device, agent, rule, &envs.collector);

@@ -8,11 +8,11 @@ use gpu_kernels::c51::row_loss;
 use gpu_kernels::heads::HeadColumns;
 use gpu_kernels::iqn::{N_QUANTILES, QUANTILE_STRIDE};
 use shared_types::market::{N_BRANCHES, N_FEATURES};
-use shared_types::{Precision, isv, learner};
+use shared_types::{PopArt, Precision, isv, learner};
 
 use super::{TrainError, Trainer};
 use crate::agent::layout::{HEAD_NAMES, Layout, N_BLOCKS};
-use crate::agent::{Backward, Pass, width};
+use crate::agent::{Backward, Denoise, Pass, Risk, Selectivity, ValueHeads, width};
 use crate::device::{Buffer, dtype_of};
 use crate::run::{Dtype, RunError, TensorFile};
 
@@ -26,6 +26,7 @@ pub struct Before {
     snapshot: Vec<f32>,
     bus: Vec<f32>,
     iqn_averages: Vec<f64>,
+    popart: PopArt,
 }
 
 impl Before {
@@ -41,6 +42,7 @@ impl Before {
             snapshot: agent.snapshot.read()?,
             bus: agent.bus.read()?,
             iqn_averages: agent.iqn_averages.read()?,
+            popart: agent.popart.read()?[0],
         })
     }
 }
@@ -58,6 +60,7 @@ pub fn write(trainer: &Trainer, before: &Before, path: &Path) -> Result<usize, T
     dump.losses(trainer)?;
     dump.iqn(trainer, before)?;
     dump.backward(&memory.backward)?;
+    dump.learners(trainer, before)?;
     dump.parameters(trainer, before)?;
     dump.state(trainer, before)?;
     dump.file.finish()?;
@@ -258,6 +261,53 @@ impl Dump {
         self.buffer("d_n.0", &[n, h], &backward.d_normed)?;
         self.operand("d_pre_in", &[n, h], &backward.d_pre_in)?;
         backward.temporal.iter().try_for_each(|block| self.buffer("d_temporal", &[n, width::TEMPORAL], &block.d_output))
+    }
+
+    /// Of the auxiliary learners that are on.
+    fn learners(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
+        let memory = trainer.memory();
+        if let Some(heads) = &memory.value_heads {
+            self.value_heads(heads)?;
+            for (when, popart) in [("before", before.popart), ("after", trainer.agent.popart.read()?[0])] {
+                fields!(self, format!("popart.{when}"), popart, [mean, square, seeded]);
+            }
+        }
+        memory.selectivity.iter().try_for_each(|learner| self.selectivity(learner))?;
+        memory.denoise.iter().try_for_each(|learner| self.denoise(learner))?;
+        memory.risk.iter().try_for_each(|learner| self.risk(learner))
+    }
+
+    fn value_heads(&mut self, heads: &ValueHeads) -> Result<(), TrainError> {
+        let n = self.n_rows;
+        self.buffer("iql.pre", &[2, n, width::IQL_HIDDEN], &heads.pre)?;
+        self.buffer("iql.out", &[n, 2], &heads.outputs)?;
+        self.buffer("q_taken", &[n], &heads.q_taken)?;
+        let values = heads.values.read()?;
+        self.values("v_high", &[n], &values[..n])?;
+        self.values("v_low", &[n], &values[n..])?;
+        self.buffer("d_iql.out", &[n, 2], &heads.d_outputs)?;
+        self.operand("d_iql.pre", &[2, n, width::IQL_HIDDEN], &heads.d_pre)?;
+        fields!(self, "iql", heads.totals.read()?[0], [std, shrink, shift, gap]);
+        Ok(())
+    }
+
+    fn selectivity(&mut self, learner: &Selectivity) -> Result<(), TrainError> {
+        self.buffer("select.logits", &[self.n_rows], &learner.probability.logits)?;
+        self.buffer("p_trade", &[self.n_rows], &learner.probability.p_trade)?;
+        self.buffer("d_select.logits", &[self.n_rows], &learner.d_logits)?;
+        self.buffer("select.rate", &[], &learner.rate)
+    }
+
+    fn denoise(&mut self, learner: &Denoise) -> Result<(), TrainError> {
+        let shape = [self.n_rows, N_FEATURES + width::BOTTLENECK];
+        self.operand("denoise.inputs", &shape, &learner.inputs)?;
+        self.operand("d_denoise", &shape, &learner.gradients)?;
+        self.buffer("denoise.row_losses", &[self.n_rows], &learner.row_losses)
+    }
+
+    fn risk(&mut self, learner: &Risk) -> Result<(), TrainError> {
+        self.buffer("cvar", &[self.n_rows, width::ACTIONS], &learner.cvar)?;
+        self.buffer("cvar_loss", &[], &learner.loss)
     }
 
     fn parameters(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {

@@ -21,7 +21,7 @@ use reference::step as reference_step;
 
 use shared_types::{Collector, Precision, isv, stream};
 
-use crate::iqn;
+use crate::{iqn, learners};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -51,7 +51,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-const SEED: u64 = 0x0bad_cafe_1234_5678;
+pub const SEED: u64 = 0x0bad_cafe_1234_5678;
 /// IQN's readiness as a scene begins.
 const IQN_READINESS: f32 = 0.5;
 /// And the first of its losses.
@@ -94,8 +94,13 @@ fn pruned(config: Config) -> Config {
 /// What of the reference corresponds to it.
 fn expected_config(config: &Config) -> expected::Config {
     let sizes = expected::Sizes::new(config.window as usize, config.hidden, config.branch_hidden, config.atoms);
+    let on = &config.learners;
     let learners = expected::Learners {
         temporal: config.learners.temporal,
+        iql: on.iql,
+        selectivity: on.selectivity,
+        denoise: on.denoise,
+        risk: on.risk,
         film: true,
         spectral: true,
         depth: true,
@@ -126,6 +131,13 @@ fn expected_config(config: &Config) -> expected::Config {
             end: config.prune.end.into(),
             every: config.prune.every.into(),
         },
+        reward_scale: config.reward_scale,
+        her_weight: config.market_rules().her_weight,
+        select_threshold: config.select.threshold,
+        denoise_noise: config.denoise.noise,
+        risk_lr: config.risk.lr,
+        risk_target: config.risk.target,
+        beta_adv: config.beta_adv,
         lr: config.lr,
         clip: config.clip,
         tau: (config.tau_init, config.tau_final),
@@ -136,7 +148,7 @@ fn expected_config(config: &Config) -> expected::Config {
 }
 
 pub struct Scene {
-    graph: ParentGraph,
+    pub graph: ParentGraph,
     stream: host::device::Stream,
     pub agent: Agent,
     pub replay: Replay,
@@ -187,6 +199,7 @@ impl Scene {
         fill(&ring.states, &mut || signed(2.0))?;
         fill(&ring.next_states, &mut || signed(2.0))?;
         fill(&ring.rewards, &mut || signed(1.5))?;
+        fill(&ring.achieved, &mut || signed(1.0))?;
         let mut numbers = Numbers::new(8);
         let sizes = shared_types::market::BRANCH_SIZES;
         let actions: Vec<[u8; 4]> = (0..config.capacity).map(|_| sizes.map(|size| numbers.below(size) as u8)).collect();
@@ -291,7 +304,9 @@ impl Scene {
         let uniform = |block: u32| f64::from(philox::uniform(seed, stream::DEPTH, step, block));
         let draws = reference_step::Draws {
             depth_uniforms: (0..2).map(uniform).collect(),
-            denoise_normals: Matrix::zeros(n, 24),
+            denoise_normals: Matrix::from_fn(n, 24, |row, f| {
+                f64::from(philox::normal(seed, stream::DENOISE, step, (row * 24 + f) as u32))
+            }),
             causal_uniform: philox::uniform(seed, stream::CAUSAL, step, 0).into(),
         };
         let (mut rewards, achieved) = (of(&rewards), ring.achieved.read()?);
@@ -348,7 +363,7 @@ pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 ///
 /// After an update a parameter is compared by its move: Adam's first moves are lr times the gradient's sign, so an element whose
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
-fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
+pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
     let precision = config.precision;
     let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
@@ -426,13 +441,16 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         if let (Some(want), Some(got)) = (&out.causal, &memory.causal) {
             check(&what("sensitivities"), &got.sensitivity.read()?, want, activation)?;
         }
+        learners::check_step(&what, &scene, &out, [activation, gradient])?;
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;
         check(&what("parameters"), &agent.parameters.online.flat.read()?, &state.params.flat, parameter)?;
         let target = agent.parameters.target.flat.read()?;
         check(&what("target"), &target, &state.target.flat[..target.len()], parameter)?;
-        check(&what("isv"), &agent.bus.read()?[..24], &state.isv.entries[..24], activation)?;
+        let bus = agent.bus.read()?;
+        check(&what("isv"), &bus[..24], &state.isv.entries[..24], activation)?;
+        check(&what("eta"), &bus[isv::RISK_ETA..][..1], &state.isv.entries[isv::RISK_ETA..][..1], activation)?;
         let td: Vec<f64> = memory.td_errors.read()?.iter().map(|td| td.to_f64()).collect();
         let priorities = scene.replay.tree.read()?;
         let indices = memory.batch.indices.read()?;

@@ -77,6 +77,9 @@ fn memory_bound_kernels_access_16_bytes() -> Outcome {
         ("column_partials_f32", 8, 1),
         ("iqn_product", 9, 0),
         ("iqn_product_backward", 17, 9),
+        ("column_partials_scaled", 8, 1),
+        ("iql_hidden_gradient", 8, 2),
+        ("trade_probability", 2, 0),
     ];
     for (arch, image) in IMAGES {
         for (name, n_loads, n_stores) in expected {

@@ -1,8 +1,8 @@
 //! Sums over rows in two stages.
 
 use gpu_kernels::columns::{
-    ColumnShape, NO_TARGET, column_partials_f32, column_partials_operands, column_partials_shape, column_sums,
-    column_sums_shape, n_column_partials, rows_a_partial,
+    ColumnShape, NO_TARGET, column_partials_f32, column_partials_operands, column_partials_scaled,
+    column_partials_shape, column_sums, column_sums_shape, n_column_partials, rows_a_partial,
 };
 use host::device::Device;
 use onegraph_tests::lab::{Lab, Numbers, bits};
@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         case("columns::whole_numbers_sum_exactly_at_every_size", whole_numbers_sum_exactly_at_every_size),
         case("columns::sums_hold_their_bound", sums_hold_their_bound),
         case("columns::groups_strides_and_targets_are_kept_apart", groups_strides_and_targets_are_kept_apart),
+        case("columns::scaled_rows_sum_exactly", scaled_rows_sum_exactly),
         case("columns::rounded_operands_hold_their_bound", rounded_operands_hold_their_bound),
         case("columns::a_nan_or_an_infinity_reaches_its_column_alone", a_nan_or_an_infinity_reaches_its_column_alone),
         case("columns::no_row_gives_zero", no_row_gives_zero),
@@ -145,6 +146,29 @@ fn groups_strides_and_targets_are_kept_apart(device: &Device) -> Outcome {
     let launch = column_sums::launch(partials.view(), targets.view(), out.view_mut());
     lab.run(column_sums_shape(partial_stride), launch)?;
     assert_eq!(bits(&out.read()?), bits(&want));
+    Ok(())
+}
+
+/// Whole numbers, in wider rows and wider partial sums.
+fn scaled_rows_sum_exactly(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    for n_rows in N_ROWS.into_iter().chain([0, 8, 2049]) {
+        let mut numbers = Numbers::new(n_rows as u64);
+        let mut whole = |n: usize| -> Vec<f32> { (0..n).map(|_| numbers.below(15) as f32 - 7.0).collect() };
+        let (values, factors) = (whole(n_rows * 12), whole(n_rows));
+        let want: Vec<f32> =
+            (0..8).map(|column| (0..n_rows).map(|row| factors[row] * values[row * 12 + column]).sum()).collect();
+        let shape = ColumnShape { row_stride: 12, partial_stride: 20, ..ColumnShape::dense(n_rows, 8) };
+        let (source, scales) = (lab.upload(&values)?, lab.upload(&factors)?);
+        let partials = lab.poisoned(n_column_partials(n_rows) * 20)?;
+        let launch = column_partials_scaled::launch(source.view(), scales.view(), partials.view_mut(), shape);
+        lab.run(column_partials_shape(n_rows, 8), launch)?;
+        let targets: Vec<u32> = (0..20).map(|column| if column < 8 { column } else { NO_TARGET }).collect();
+        let (targets, out) = (lab.upload(&targets)?, lab.poisoned(8)?);
+        let launch = column_sums::launch(partials.view(), targets.view(), out.view_mut());
+        lab.run(column_sums_shape(20), launch)?;
+        assert_eq!(out.read()?, want, "{n_rows} rows");
+    }
     Ok(())
 }
 

@@ -135,7 +135,7 @@ fn values(learner: &Learner, width: usize, window: usize) -> Result<[[f64; N_ACT
     let q = device.alloc_zeroed(N_STATES * N_ACTIONS)?;
     let greedy = device.alloc_zeroed(N_STATES)?;
     let mut steps = agent.spectral.iterate(&agent.parameters);
-    steps.extend(pass.forward(&rows, &agent.parameters.online, &agent.keep, &agent.bus));
+    steps.extend(pass.forward(&rows, &agent.parameters.online, &agent.parameters.online.flat, &agent.keep, &agent.bus));
     let mean = c51_q::launch(pass.heads.view(), agent.atoms.view(), agent.columns(), q.view_mut(), greedy.view_mut());
     steps.push((row_shape(N_STATES, device.row_lanes()), mean));
     learner.runner().run(steps)?;

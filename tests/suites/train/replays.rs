@@ -7,12 +7,18 @@ use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::market::{BRANCH_SIZES, state_dim};
 
 use crate::learner::{Learner, Transition};
+use crate::runs::with_learners;
 
 pub fn cases() -> Vec<Case> {
     vec![
         case("replays::case_k_two_replays_draw_different_numbers", case_k_two_replays_draw_different_numbers),
-        case("replays::case_k_replay_k_is_step_k_without_the_graph", case_k_replay_k_is_step_k_without_the_graph),
         case("replays::both_samplers_draw_the_same", both_samplers_draw_the_same),
+        case("replays::case_k_replay_k_is_step_k_without_the_graph", |device| {
+            case_k_replay_k_is_step_k_without_the_graph(device, config(9))
+        }),
+        case("replays::case_k_replay_k_is_step_k_without_the_graph_with_every_learner", |device| {
+            case_k_replay_k_is_step_k_without_the_graph(device, with_learners(config(9)))
+        }),
         case("replays::draws_follow_the_priorities_of_the_step_before", draws_follow_the_priorities),
     ]
 }
@@ -42,8 +48,7 @@ fn transitions(config: &Config, reward_of: impl Fn(usize) -> f32) -> Vec<Transit
     rows.collect()
 }
 
-fn learner(device: &Device) -> Result<Learner, Failed> {
-    let config = config(9);
+fn learner(device: &Device, config: Config) -> Result<Learner, Failed> {
     let transitions = transitions(&config, |slot| (slot as f32 * 0.7).sin());
     Learner::new(device, config, &transitions)
 }
@@ -51,7 +56,7 @@ fn learner(device: &Device) -> Result<Learner, Failed> {
 /// Indices of the draws and the masks of stochastic depth. Equal masks in all of six replays have a chance of 2 in 10^3 at keep
 /// probabilities of 0.75 and 0.5, and the seed is fixed.
 fn case_k_two_replays_draw_different_numbers(device: &Device) -> Outcome {
-    let learner = learner(device)?;
+    let learner = learner(device, config(9))?;
     let (mut draws, mut masks) = (Vec::new(), Vec::new());
     for _ in 0..6 {
         learner.steps(1)?;
@@ -82,13 +87,14 @@ fn state(learner: &Learner) -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
     ] {
         state.push((name, bits(&buffer.read()?)));
     }
+    state.push(("popart", bytemuck::cast_slice(&learner.agent.popart.read()?).to_vec()));
     state.push(("counters", bytemuck::cast_slice(&learner.agent.counters.read()?).to_vec()));
     state.push(("readback", bytemuck::cast_slice(&learner.memory.readback.read()?).to_vec()));
     Ok(state)
 }
 
-fn case_k_replay_k_is_step_k_without_the_graph(device: &Device) -> Outcome {
-    let (replayed, launched) = (learner(device)?, learner(device)?);
+fn case_k_replay_k_is_step_k_without_the_graph(device: &Device, config: Config) -> Outcome {
+    let (replayed, launched) = (learner(device, config.clone())?, learner(device, config)?);
     for k in 1..=4 {
         replayed.steps(1)?;
         launched.step_without_graph()?;

@@ -7,7 +7,7 @@ use host::train::Trainer;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 
 use crate::learner::unchecked;
-use crate::runs::{bars, config};
+use crate::runs::{bars, config, with_learners};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
             a_transition_that_was_just_scored_keeps_its_priority,
         ),
         case("rescoring::the_stalest_and_no_others_are_scored", the_stalest_and_no_others_are_scored),
+        case("rescoring::with_every_learner_priorities_are_not_modulated", priorities_are_not_modulated),
     ]
 }
 
@@ -107,5 +108,27 @@ fn the_stalest_and_no_others_are_scored(device: &Device) -> Outcome {
         ensure!(rescored.scored[slot] == stepped.scored[slot], "slot {slot} was scored");
         ensure!(rescored.priorities[slot] == stepped.priorities[slot], "slot {slot} has another priority");
     }
+    Ok(())
+}
+
+/// The step modulates the TD errors by IQL's advantage, by up to a factor of 4 either way; a re-scoring does not: it gives the priorities
+/// that one gives whose modulation is switched off by beta_adv 0.
+fn priorities_are_not_modulated(device: &Device) -> Outcome {
+    let priorities = |beta_adv: f64| -> Result<[Vec<f32>; 2], Failed> {
+        let mut config = still(with_learners(config()));
+        (config.per.rescore, config.beta_adv) = (config.capacity as u32, beta_adv);
+        // Priorities say what is drawn, and the averages of what was drawn are in FiLM's input.
+        config.learners.film = false;
+        let mut trainer = trainer(&unchecked(device), &config)?;
+        let n_filled = trainer.replay.tree.read()?[config.capacity..].iter().filter(|&&leaf| leaf > 0.0).count();
+        trainer.step()?;
+        trainer.finish_steps()?;
+        let stepped = Slots::of(&trainer, n_filled)?.priorities;
+        trainer.rescore()?;
+        Ok([stepped, Slots::of(&trainer, n_filled)?.priorities])
+    };
+    let ([stepped, rescored], [plain_stepped, plain_rescored]) = (priorities(1.0)?, priorities(0.0)?);
+    ensure!(stepped != plain_stepped, "the step does not modulate");
+    ensure!(rescored == plain_rescored, "the re-scoring modulates");
     Ok(())
 }

@@ -13,23 +13,32 @@ use shared_types::{Collector, Counters};
 use crate::learner::unchecked;
 use crate::runs::{
     After, bars, checkpoint, config, equal_tensors, evaluation, folder, metrics, tiny, train, train_until,
+    with_learners,
 };
 
 pub fn cases() -> Vec<Case> {
     vec![
         case("resume::case_u_two_lives_are_one", case_u_two_lives_are_one),
+        case("resume::case_u_two_lives_with_every_learner_are_one", case_u_two_lives_with_every_learner_are_one),
         case("resume::case_u_lives_end_between_and_within_folds", case_u_lives_end_between_and_within_folds),
         case(
             "resume::case_u_a_checkpoint_holds_where_everything_stood",
             case_u_a_checkpoint_holds_where_everything_stood,
         ),
-        case(
-            "resume::case_l_a_checkpoint_goes_into_graphs_that_have_run",
-            case_l_a_checkpoint_goes_into_graphs_that_have_run,
-        ),
+        case("resume::case_l_a_checkpoint_goes_into_graphs_that_have_run", |device| {
+            case_l_a_checkpoint_goes_into_graphs_that_have_run(device, config())
+        }),
+        case("resume::case_l_a_checkpoint_of_every_learner_goes_into_graphs_that_have_run", |device| {
+            case_l_a_checkpoint_goes_into_graphs_that_have_run(device, with_learners(config()))
+        }),
         case("resume::case_u_a_checkpoint_never_lacks_its_line", case_u_a_checkpoint_never_lacks_its_line),
         case("resume::a_finished_run_gives_its_evaluation_again", a_finished_run_gives_its_evaluation_again),
-        case("resume::threads_and_their_order_change_no_bit", threads_and_their_order_change_no_bit),
+        case("resume::threads_and_their_order_change_no_bit", |device| {
+            threads_and_their_order_change_no_bit(device, config())
+        }),
+        case("resume::threads_and_their_order_change_no_bit_with_every_learner", |device| {
+            threads_and_their_order_change_no_bit(device, with_learners(config()))
+        }),
     ]
 }
 
@@ -62,6 +71,12 @@ fn one_life_and_many(device: &Device, config: &Config, ends: &[u32]) -> Outcome 
 
 fn case_u_two_lives_are_one(device: &Device) -> Outcome {
     one_life_and_many(&unchecked(device), &tiny(), &[2])
+}
+
+/// P(trade) decides in evaluation from the first epoch on, and in collection from the sixth: the second life begins before it.
+fn case_u_two_lives_with_every_learner_are_one(device: &Device) -> Outcome {
+    let config = Config { epochs: 7, ..with_learners(config()) };
+    one_life_and_many(&unchecked(device), &config, &[3])
 }
 
 /// Two folds of two epochs: the lives end after the first fold's first epoch, after its last, and after the second fold's first.
@@ -113,9 +128,8 @@ fn case_u_a_checkpoint_holds_where_everything_stood(device: &Device) -> Outcome 
 
 /// The same checkpoint goes into a fresh trainer, and into one whose graphs have collected and stepped away from it. Both must then go
 /// the same way, collection, steps and boundary included.
-fn case_l_a_checkpoint_goes_into_graphs_that_have_run(device: &Device) -> Outcome {
+fn case_l_a_checkpoint_goes_into_graphs_that_have_run(device: &Device, config: Config) -> Outcome {
     let device = &unchecked(device);
-    let config = config();
     let (parent, bars) = (tempfile::tempdir()?, bars(&config));
     let run = folder(&parent.path().join("run"), &config, device)?;
     train(device, &config, &bars, &run, None)?;
@@ -195,8 +209,7 @@ fn a_finished_run_gives_its_evaluation_again(device: &Device) -> Outcome {
 }
 
 /// Two runs of one seed, and on the CPU another with two threads and one under the checker, which shuffles blocks and threads.
-fn threads_and_their_order_change_no_bit(device: &Device) -> Outcome {
-    let config = config();
+fn threads_and_their_order_change_no_bit(device: &Device, config: Config) -> Outcome {
     let (parent, bars) = (tempfile::tempdir()?, bars(&config));
     let mut devices = vec![unchecked(device), unchecked(device)];
     if device.backend_name() == "cpu" {

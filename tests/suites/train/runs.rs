@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use host::config::{Config, DataSource, Preset};
+use host::config::{Config, DataSource, Learners, Preset};
 use host::data::Bars;
 use host::data::simulate::Simulation;
 use host::device::Device;
@@ -19,6 +19,12 @@ pub fn tiny() -> Config {
     let mut config = Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) };
     config.learners.temporal = true;
     config.learners.iqn = true;
+    config
+}
+
+/// The same with the learners that the preset leaves off.
+pub fn with_learners(mut config: Config) -> Config {
+    config.learners = Learners { iql: true, selectivity: true, denoise: true, risk: true, ..config.learners };
     config
 }
 

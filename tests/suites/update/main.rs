@@ -6,6 +6,7 @@ mod isv;
 mod norm;
 mod prune;
 mod publish;
+mod settle;
 mod spectral;
 mod spectral_world;
 mod vaccine;
@@ -19,6 +20,7 @@ fn main() {
         norm::cases(),
         prune::cases(),
         publish::cases(),
+        settle::cases(),
         spectral::cases(),
         vaccine::cases(),
     ];

@@ -3,11 +3,15 @@
 
 mod atoms;
 mod boundary;
+mod denoise;
 mod explore;
+mod iql;
 mod iqn;
 mod loss;
 mod q;
+mod risk;
 mod scene;
+mod selectivity;
 mod targets;
 mod totals;
 
@@ -15,10 +19,14 @@ fn main() {
     let subjects = [
         atoms::cases(),
         boundary::cases(),
+        denoise::cases(),
         explore::cases(),
         iqn::cases(),
+        iql::cases(),
         loss::cases(),
         q::cases(),
+        risk::cases(),
+        selectivity::cases(),
         targets::cases(),
         totals::cases(),
     ];
