@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gpu_kernels::iqn::{N_QUANTILES as QUANTILES, QUANTILE_STRIDE};
 use gpu_kernels::seg_tree::TreeShape;
 use gpu_kernels::temporal::{self, temporal_n_parts};
 use shared_types::market::{N_ACCOUNT, N_FEATURES, N_RECENT, state_dim};
@@ -24,8 +25,6 @@ const INPUT: usize = 200;
 const BOTTLENECK: usize = 32;
 /// Cosines of IQN's embedding.
 const COSINES: usize = 64;
-/// Quantiles of IQN.
-const QUANTILES: usize = 8;
 /// Actions of all branches.
 const ACTIONS: usize = 13;
 /// Width of the hidden layer of V_high and V_low.
@@ -81,7 +80,10 @@ impl Config {
             ("batch", self.batch * (2 * self.state_stride() * F32 + 64)),
             // One pass of the step is differentiated, so that each of its values has a gradient beside it; the passes of online
             // and target network on the next states keep values alone.
-            ("training passes", self.batch * 4 * self.pass_row_bytes() + self.temporal_parts_bytes()),
+            (
+                "training passes",
+                self.batch * 4 * self.pass_row_bytes() + self.temporal_parts_bytes() + self.iqn_bytes(),
+            ),
             ("environments", self.environments * (self.environment_bytes() + self.pass_row_bytes())),
             ("market", n_bars * market_bar_bytes()),
             ("evaluation", self.evaluation_bytes(n_bars)),
@@ -134,10 +136,9 @@ impl Config {
         let trunk = 8 * h * F32 + (INPUT + 4 * h + 5 * h) * operand;
         let heads =
             64 * F32 + 5 * m * (F32 + operand) + (4 + ACTIONS) * self.atoms.next_multiple_of(16) * (F32 + operand);
-        let iqn = QUANTILES * (h * operand + m * (F32 + operand) + ACTIONS * F32);
         let others = 2 * IQL_HIDDEN * F32 + (BOTTLENECK + N_FEATURES) * F32;
         // The temporal block leaves its output alone: its backward pass makes the rest again.
-        EMBED * F32 + attention + trunk + heads + iqn + others
+        EMBED * F32 + attention + trunk + heads + others
     }
 
     /// Gradients of the temporal block that its thread blocks leave, on a GPU; on the CPU they are fewer.
@@ -145,6 +146,14 @@ impl Config {
         const N_THREADS: u32 = 512;
         let n_parts = temporal_n_parts(self.batch, self.window as usize, N_THREADS);
         if self.learners.temporal { n_parts * temporal::N_PARAMETERS * F32 } else { 0 }
+    }
+
+    /// IQN's head on a batch: of each quantile h * phi, the hidden layer before and after SiLU and their gradients, the outputs of both
+    /// networks and their gradient; of each row the gradient of h and the loss.
+    fn iqn_bytes(&self) -> usize {
+        let (h, m, operand) = (self.hidden, self.branch_hidden, self.operand_bytes());
+        let quantile = (h + m) * (F32 + operand) + m * operand + QUANTILE_STRIDE * (2 * F32 + operand);
+        if self.learners.iqn { self.batch * (QUANTILES * quantile + (h + 1) * F32) } else { 0 }
     }
 
     fn environment_bytes(&self) -> usize {

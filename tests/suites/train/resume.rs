@@ -8,7 +8,7 @@ use host::market::walk_forward::walk_forward;
 use host::run::RunFolder;
 use host::train::{RunEnd, Trainer, load};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
-use shared_types::{Collector, Counters};
+use shared_types::{Collector, Counters, isv};
 
 use crate::learner::unchecked;
 use crate::runs::{
@@ -115,6 +115,8 @@ fn case_u_a_checkpoint_holds_where_everything_stood(device: &Device) -> Outcome 
     for name in ["first_moments", "second_moments", "replay.tree", "isv.seeded", "iqn.averages", "readback"] {
         ensure!(held(name)?.bytes.iter().any(|byte| *byte != 0), "`{name}` is all zero");
     }
+    let range = trainer.bus()?.entries[isv::IQN_IQR];
+    ensure!(range != 0.0, "no boundary took the quantiles' interquartile range");
     // Every buffer holds what the checkpoint says, and goes on from there.
     for (name, buffer) in trainer.state() {
         ensure!(buffer.read_bytes()? == held(name)?.bytes, "`{name}` was not taken over");
