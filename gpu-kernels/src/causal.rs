@@ -87,7 +87,7 @@ pub fn causal_rows(
 ///
 /// Shapes: q `[(F + 1) R, 13]` of the pass; sensitivity \[F\]; readback \[1\], of which it writes `causal_mean_sens`; bus \[64\], of
 /// which it writes `CAUSAL_MEAN`. Launch: [`causal_sensitivity_shape`].
-#[kernel(cooperative, conditional, max_threads = 768)]
+#[kernel(cooperative, conditional, max_threads = 768, min_blocks = 1)]
 pub fn causal_sensitivity(
     q: GlobalSlice<f32>,
     sensitivity: GlobalSliceMut<f32>,

@@ -49,37 +49,42 @@ pub fn snapshot_products(
         [core::array::from_fn(|i| g[i] * s[i]), s.map(|s| s * s), kept.map(|s| s * s)]
     };
     if lanes::of_block(N_THREADS) == 1 {
-        let [dot, squares, kept_squares] =
-            core::array::from_fn(|sum| alone::sum(start..end.max(start), |at| terms(at)[sum]));
+        let range = start..end.max(start);
+        let dot = alone::sum(range.clone(), |at| terms(at)[0]);
+        let squares = alone::sum(range.clone(), |at| terms(at)[1]);
+        let kept_squares = alone::sum(range, |at| terms(at)[2]);
         partials.set(block, SnapshotProducts { dot, squares, kept_squares, reserved: 0 });
         return;
     }
-    let mut sums = [[0.0; VECTOR]; 3];
+    // Apart, so that no array is indexed at run time, which would put it into local memory.
+    let (mut dot, mut squares, mut kept_squares) = ([0.0; VECTOR], [0.0; VECTOR], [0.0; VECTOR]);
     let mut at = start + thread * VECTOR;
     while at < end {
-        let terms = terms(at);
-        for (sums, terms) in sums.iter_mut().zip(terms) {
-            add(sums, |i| terms[i]);
-        }
+        let [products, of_snapshot, of_kept] = terms(at);
+        add(&mut dot, |i| products[i]);
+        add(&mut squares, |i| of_snapshot[i]);
+        add(&mut kept_squares, |i| of_kept[i]);
         at += TILE;
     }
     let (warp, lane) = (thread / N_LANES, thread % N_LANES);
     let of_warps = shared_slice![f32; 3 * N_WARPS];
-    for (sum, [a, b, c, d]) in sums.into_iter().enumerate() {
-        let total = lanes::all((a + b) + (c + d), |a, b| a + b);
-        if lane == 0 {
-            of_warps.set(sum * N_WARPS + warp, total);
-        }
+    let of_warp = |[a, b, c, d]: Vector| lanes::all((a + b) + (c + d), |a, b| a + b);
+    let (dot, squares, kept_squares) = (of_warp(dot), of_warp(squares), of_warp(kept_squares));
+    if lane == 0 {
+        of_warps.set(warp, dot);
+        of_warps.set(N_WARPS + warp, squares);
+        of_warps.set(2 * N_WARPS + warp, kept_squares);
     }
     // Between each warp's write of its sums and the first warp's reads of all.
     thread::sync_threads();
     if warp != 0 {
         return;
     }
-    let [dot, squares, kept_squares] = core::array::from_fn(|sum| {
-        let of_warp = if lane < N_WARPS { of_warps.get(sum * N_WARPS + lane) } else { 0.0 };
+    let of_block = |first: usize| {
+        let of_warp = if lane < N_WARPS { of_warps.get(first + lane) } else { 0.0 };
         lanes::all(of_warp, |a, b| a + b)
-    });
+    };
+    let (dot, squares, kept_squares) = (of_block(0), of_block(N_WARPS), of_block(2 * N_WARPS));
     if lane == 0 {
         partials.set(block, SnapshotProducts { dot, squares, kept_squares, reserved: 0 });
     }
@@ -88,21 +93,24 @@ pub fn snapshot_products(
 /// The products from their partials, by the 32 lanes of a warp, or by a thread alone; all get them.
 #[inline(always)]
 pub(crate) fn combined(partials: &GlobalSlice<SnapshotProducts>, lane: usize) -> SnapshotProducts {
-    let parts = |part: usize| {
-        let partial = partials.get(part);
-        [partial.dot, partial.squares, partial.kept_squares]
-    };
-    let [dot, squares, kept_squares] = core::array::from_fn(|sum| {
-        if lanes::of_block(N_LANES as u32) == 1 {
-            return alone::sum_of(partials.len(), |part| parts(part)[sum]);
-        }
-        let mut total = 0.0;
-        for part in (lane..partials.len()).step_by(N_LANES) {
-            total += parts(part)[sum];
-        }
-        lanes::all(total, |a, b| a + b)
-    });
-    SnapshotProducts { dot, squares, kept_squares, reserved: 0 }
+    SnapshotProducts {
+        dot: sum_of(partials, lane, |partial| partial.dot),
+        squares: sum_of(partials, lane, |partial| partial.squares),
+        kept_squares: sum_of(partials, lane, |partial| partial.kept_squares),
+        reserved: 0,
+    }
+}
+
+#[inline(always)]
+fn sum_of(partials: &GlobalSlice<SnapshotProducts>, lane: usize, of: impl Fn(SnapshotProducts) -> f32) -> f32 {
+    if lanes::of_block(N_LANES as u32) == 1 {
+        return alone::sum_of(partials.len(), |part| of(partials.get(part)));
+    }
+    let mut sum = 0.0;
+    for part in (lane..partials.len()).step_by(N_LANES) {
+        sum += of(partials.get(part));
+    }
+    lanes::all(sum, |a, b| a + b)
 }
 
 /// Compares gradient and snapshot: what is added, and the norm with it.

@@ -10,7 +10,8 @@ use signal_hook::iterator::Signals;
 /// Exit code of a program that an interrupt stopped.
 pub const EXIT_CODE: i32 = 130;
 
-const FIRST: &str = "\
+/// What is said when training is interrupted.
+pub const OF_TRAINING: &str = "\
 interrupted: ending behind this epoch and its checkpoint, from which `--resume` goes on; once more stops at once";
 const SECOND: &str = "interrupted again: stopping at once";
 
@@ -26,15 +27,16 @@ pub struct Interrupt {
 pub struct InterruptError(#[from] std::io::Error);
 
 impl Interrupt {
-    /// Catches Ctrl-C and SIGTERM, by which schedulers stop a program, from now on. SIGHUP stays as `nohup` left it.
-    pub fn install() -> Result<Self, InterruptError> {
+    /// Catches Ctrl-C and SIGTERM, by which schedulers stop a program, from now on, and says `first` at the first. SIGHUP stays as
+    /// `nohup` left it.
+    pub fn install(first: &'static str) -> Result<Self, InterruptError> {
         let interrupt = Self::default();
         let (caught, mut signals) = (interrupt.clone(), Signals::new([SIGINT, SIGTERM])?);
         // On a thread of its own, which may print, as a signal's handler may not.
         let watch = move || {
             for _ in signals.forever() {
                 if caught.request() {
-                    eprintln!("{FIRST}");
+                    eprintln!("{first}");
                 } else {
                     eprintln!("{SECOND}");
                     std::process::exit(EXIT_CODE);
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn interrupted_program() {
         let Ok(role) = std::env::var(ROLE) else { return };
-        let interrupt = Interrupt::install().unwrap();
+        let interrupt = Interrupt::install(OF_TRAINING).unwrap();
         eprintln!("ready");
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(60) {

@@ -123,7 +123,7 @@ impl Drop for Progress {
 
 fn bar(total: Total, target: ProgressDrawTarget) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(u64::from(total.epochs)), target);
-    let style = ProgressStyle::with_template("{spinner} epoch {pos}/{len} {bar:20} {elapsed_precise}  {msg}");
+    let style = ProgressStyle::with_template("{spinner} epoch {pos}/{len} {bar:20} {elapsed_precise}  {wide_msg}");
     bar.set_style(style.expect("a valid template"));
     bar.set_position(u64::from(total.resumed_at));
     bar.set_message(opening(total));

@@ -177,7 +177,7 @@ fn command_line() -> Result<(), Failed> {
     std::fs::write(&broken, "time,open,high,low,close,volume\n2024-01-02,1,2,3,1,5\n2024-01-03,1,2,1,1,5\n")?;
     let (code, out, err) = onegraph(&["data", "inspect", &broken])?;
     // What is right is still told; then the file is refused.
-    assert!(out.contains("HighBelowLow: 1") && out.contains("2024-01-03T00:00:00Z"), "{out}");
+    assert!(out.contains("high_below_low: 1") && out.contains("2024-01-03T00:00:00Z"), "{out}");
     assert_eq!(code, 2);
     assert!(err.starts_with(&format!("error: {broken}, line 2: high 2 is below low 3; correct the row")), "{err}");
     for wrong in [

@@ -54,6 +54,8 @@ fn fold(at: usize) -> FoldTest {
             train_sharpe: Some(9.4 - at as f64),
             validation_sharpe: Some([5.1, -0.3, 4.4][at]),
             validation_trades: Some(120),
+            best_validation_sharpe: Some([5.1, -0.3, 4.4][at]),
+            ..Selection::default()
         },
         records: PartRecords {
             part: start..start + N_TEST,
@@ -154,7 +156,7 @@ fn the_page_has_every_section_and_nothing_from_outside() {
         "device.memory_bytes",
         "What the numbers mean",
         "from 84 candidates over 3 folds",
-        "In fold 2 no checkpoint",
+        "In fold 2 no candidate",
     ] {
         assert!(html.contains(part), "{part} is missing");
     }

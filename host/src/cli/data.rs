@@ -150,7 +150,7 @@ impl Simulate {
         data::write_bars(&self.out, &simulation.bars())?;
         let simulated = Simulated {
             file: self.out.clone(),
-            market: format!("{:?}", self.sim),
+            market: self.sim.name().to_owned(),
             bars: self.bars,
             seed: self.seed,
             half_spread_bp: 1e4 * HALF_SPREAD,

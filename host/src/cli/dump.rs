@@ -8,6 +8,7 @@ use super::output::{self, Json, Target};
 use super::train::Setup;
 use super::{Error, Global};
 use crate::files::{WriteError, kind_of, temporary_folder};
+use crate::interrupt::Interrupt;
 use crate::market::walk_forward::walk_forward;
 use crate::text::shown_path;
 use crate::train::dump::{Before, write};
@@ -66,6 +67,8 @@ impl Arguments {
         self.setup.check_outputs(&[("--out", Some(&out)), ("--json", self.json.target())])?;
         let plan = self.setup.resolve(global.device.into())?;
         let bars = &plan.series()?.bars;
+        let interrupt = Interrupt::install("interrupted: the dump is left out; once more stops at once");
+        let interrupt = interrupt.map_err(|error| Error::Failed(error.to_string()))?;
         let unwritable =
             |error: std::io::Error| Error::Output { path: self.out.clone(), error: WriteError::path(error) };
         // Under another name until it is whole, in the same folder, and before the work, so that a wrong place costs nothing.
@@ -80,6 +83,9 @@ impl Arguments {
         trainer.warm_up()?;
         for _ in 1..self.steps {
             trainer.step()?;
+            if interrupt.requested() {
+                return Err(Error::Failed("interrupted: nothing was written".into()));
+            }
         }
         trainer.finish_steps()?;
         let before = Before::read(&trainer)?;

@@ -28,9 +28,9 @@ pub(super) struct Arguments {
     data: Option<PathBuf>,
     #[command(flatten)]
     reading: ReadArguments,
-    /// Write a report to FILE: one HTML file that needs nothing else.
+    /// Write a report to FILE (`-`: standard output): one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    out: Option<Target>,
     #[command(flatten)]
     json: Json,
 }
@@ -50,8 +50,7 @@ impl Arguments {
             return Err(PlanError::Usage(text.into()).into());
         }
         let chosen = self.choose()?;
-        let out = self.out.clone().map(Target::File);
-        let written = [("--out", out.as_ref()), ("--json", self.json.target())];
+        let written = [("--out", self.out.as_ref()), ("--json", self.json.target())];
         output::spares(&self.data.iter().map(|file| ("--data", file.clone())).collect::<Vec<_>>(), &written)?;
         output::spares_run(chosen.run.folder.path(), &written)?;
         output::places(&written)?;
@@ -64,7 +63,8 @@ impl Arguments {
             self.report(out, chosen.run.folder.path(), &evaluation)?;
         }
         self.json.write(&evaluation)?;
-        if self.json.to_standard_output() { Ok(()) } else { output::print(&tear_sheet::text(&evaluation)) }
+        let taken = self.json.to_standard_output() || self.out.as_ref().is_some_and(Target::is_standard_output);
+        if taken { Ok(()) } else { output::print(&tear_sheet::text(&evaluation)) }
     }
 
     fn choose(&self) -> Result<Chosen, Error> {
@@ -111,13 +111,13 @@ impl Arguments {
         Ok(evaluation)
     }
 
-    fn report(&self, out: &Path, folder: &Path, evaluation: &Evaluation) -> Result<(), Error> {
+    fn report(&self, out: &Target, folder: &Path, evaluation: &Evaluation) -> Result<(), Error> {
         let mut run = report::run::Run::read(folder)?;
         if let Some(data) = &self.data {
             run.name = format!("{} on {}", run.name, shown_path(data));
         }
         run.evaluation = Some(evaluation.clone());
-        output::write_file(out, &report::html(&run))
+        out.write(&report::html(&run))
     }
 }
 

@@ -108,7 +108,10 @@ pub(super) fn spares(read: &[(&str, PathBuf)], written: &[(&str, Option<&Target>
 
 /// Refuses places that nothing can be written to, before the work whose results they are for.
 pub(super) fn places(written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
-    for path in written.iter().filter_map(|(_, target)| target.and_then(Target::file)) {
+    for (name, path) in written.iter().filter_map(|(name, target)| Some((name, target.and_then(Target::file)?))) {
+        if path.as_os_str().is_empty() {
+            return Err(Error::Arguments(format!("{name} names no file; name one, or `-` for standard output")));
+        }
         files::check_writable(path).map_err(|error| Error::Output { path: path.into(), error })?;
     }
     Ok(())

@@ -116,6 +116,7 @@ impl Arguments {
             tracing::warn!("the run began on {}: its bits will differ from here on", record.device);
         }
         let checkpoint = folder.latest_checkpoint()?;
+        folder.check_metrics(checkpoint.as_ref().map(|checkpoint| checkpoint.meta().id))?;
         Ok(TrainPlan { config, bars, device, record, out: None, resume: Some(Resume { folder, checkpoint }) })
     }
 }
@@ -149,6 +150,12 @@ impl Setup {
         let preset = self.preset.unwrap_or_else(|| default_preset(&device));
         let config = self.config(preset, Path::new("."))?;
         let bars = if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
+        let measured = bars.iter().find(|series| series.bars.spread.is_some());
+        let unused = config.costs.half_spread_bp != Config::preset(preset, DataSource::Simulator).costs.half_spread_bp;
+        if let Some(series) = measured.filter(|_| unused) {
+            let name = shown(&series.name);
+            tracing::warn!("{name}: its bars have a spread of their own, so `costs.half_spread_bp` is not used");
+        }
         let data = (!self.data.is_empty()).then(|| record_files(&self.data, &options)).transpose()?;
         let record = RunRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -177,7 +184,14 @@ impl Setup {
             tracing::info!("configuration from {}", shown_path(&path));
             layers.file(&path)?;
         }
-        self.set.iter().try_for_each(|assignment| layers.set(assignment))?;
+        for assignment in &self.set {
+            let key = assignment.split('=').next().unwrap_or_default().trim();
+            let twice = [("seed", self.seed.is_some(), "--seed"), ("sim.market", self.sim.is_some(), "--sim")];
+            if let Some((key, _, flag)) = twice.into_iter().find(|&(short, given, _)| given && short == key) {
+                return Err(ConfigError::Twice { key, flag });
+            }
+            layers.set(assignment)?;
+        }
         if let Some(seed) = self.seed {
             // TOML's whole numbers end where a larger seed is out of the key's range, too.
             let seed = i64::try_from(seed).map_or_else(|_| Value::String(seed.to_string()), Value::Integer);

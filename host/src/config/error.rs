@@ -112,6 +112,14 @@ pub enum ConfigError {
         /// The key's unit.
         unit: &'static str,
     },
+    /// A key that `--set` and a flag of its own both give.
+    #[error("`{key}` is given twice, by {flag} and by --set; leave one of the two out")]
+    Twice {
+        /// The key.
+        key: &'static str,
+        /// Its flag.
+        flag: &'static str,
+    },
     /// Keys that do not fit each other.
     #[error("{values}: {reason}")]
     Rule {

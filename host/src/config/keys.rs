@@ -138,7 +138,7 @@ keys! {
         lambda_dd: f64 = [0.1; 3], from(0.0, 100.0), "-";
 
         /// Width H of the trunk.
-        hidden: usize = [32, 64, 512], multiple(32, 32, 4096), "columns";
+        hidden: usize = [32, 64, 512], multiple(32, 32, 2048), "columns";
         /// Width of the hidden layers of V, of the advantages and of IQN.
         branch_hidden: usize = [16, 32, 128], multiple(16, 16, 1024), "columns";
         /// Atoms K of a return distribution.
@@ -222,7 +222,7 @@ keys! {
 
     /// Selectivity: whether to trade at all.
     select: Select {
-        /// P(trade) under which the policy goes flat.
+        /// P(trade) under which the policy goes flat; of `learners.selectivity`.
         threshold: f64 = [0.4; 3], from(0.0, 1.0), "probability";
     }
 

@@ -75,6 +75,16 @@ impl Measure {
     /// All of them, in order.
     pub const ALL: [Measure; Self::COUNT] =
         [Measure::Trades, Measure::SignedVolume, Measure::Spread, Measure::MicropriceOffset];
+
+    /// Its name, as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trades => "trades",
+            Self::SignedVolume => "signed_volume",
+            Self::Spread => "spread",
+            Self::MicropriceOffset => "microprice_offset",
+        }
+    }
 }
 
 impl Bars {
@@ -91,6 +101,13 @@ impl Bars {
     pub(super) fn regular_steps(&self) -> (usize, usize) {
         let steps = self.time_ns.windows(2).map(|pair| pair[1] - pair[0]);
         (steps.filter(|&step| step == self.interval_ns).count(), self.len().saturating_sub(1))
+    }
+
+    /// The bar that closes the furthest from the one before, and ln of the quotient of the two.
+    pub(super) fn largest_move(&self) -> Option<(usize, f64)> {
+        let moves = self.close.windows(2).map(|pair| (pair[1] / pair[0]).ln());
+        let (before, largest) = moves.enumerate().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+        Some((before + 1, largest))
     }
 
     /// Number of bars.

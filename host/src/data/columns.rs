@@ -26,6 +26,8 @@ pub(super) struct Columns {
     pub(super) volume: usize,
     pub(super) symbol: Option<usize>,
     pub(super) measured: [Option<usize>; Measure::COUNT],
+    /// What was taken where several would do.
+    pub(super) notices: Vec<String>,
 }
 
 /// Where the time stands.
@@ -126,13 +128,37 @@ impl Columns {
         for measure in Measure::ALL {
             measured[measure as usize] = position(Role::Measured(measure))?;
         }
-        Ok(Self { time, prices, volume, symbol: position(Role::Symbol)?, measured })
+        let symbol = position(Role::Symbol)?;
+        let mut used: Vec<usize> = prices.into_iter().chain([volume]).chain(symbol).collect();
+        used.extend(measured.iter().flatten());
+        match time {
+            TimeColumns::One(time) => used.push(time),
+            TimeColumns::DateAndClock(date, clock) => used.extend([date, clock]),
+        }
+        let notices = passed_over(&names, &plain, &used);
+        Ok(Self { time, prices, volume, symbol, measured, notices })
     }
 
     /// The measured columns present.
     pub(super) fn measures(&self) -> Vec<Measure> {
         Measure::ALL.into_iter().filter(|&m| self.measured[m as usize].is_some()).collect()
     }
+}
+
+/// Columns beside those `used` that hold the same by their names: which of them is meant is the file's secret.
+fn passed_over(names: &[String], plain: &[String], used: &[usize]) -> Vec<String> {
+    let mut notices = Vec::new();
+    for (_, spellings) in NAMES {
+        let of_role = |&column: &usize| spellings.contains(&plain[column].as_str());
+        let Some(&taken) = used.iter().find(|column| of_role(column)) else { continue };
+        for other in (0..names.len()).filter(|column| of_role(column) && !used.contains(column)) {
+            let (taken, other) = (&names[taken], &names[other]);
+            notices.push(format!(
+                "column \"{taken}\" is taken and \"{other}\" passed over; rename the one that is not meant"
+            ));
+        }
+    }
+    notices
 }
 
 fn missing_columns(missing: &[&str], names: &[String]) -> String {

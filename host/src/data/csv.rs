@@ -26,6 +26,7 @@ pub(super) fn read(path: &Path, input: impl BufRead, options: &ReadOptions) -> R
         })?;
     let mut intake = Intake::new(&columns.measures(), Place::Line);
     let mut symbols = SymbolFilter::new(options.symbol.as_deref());
+    let mut notices = columns.notices.clone();
     let mut parser = RowParser { n_fields: rows.header.len(), first_form: None, columns };
     let mut record = ByteRecord::new();
     let mut n_rows = 0;
@@ -40,7 +41,6 @@ pub(super) fn read(path: &Path, input: impl BufRead, options: &ReadOptions) -> R
     let symbol = symbols.chosen(path)?;
     let (mut bars, repairs, faults) = intake.finish();
     bars.symbol = symbol;
-    let mut notices = Vec::new();
     if rows.seen.cut.get() {
         notices.push("the last line has no line end: the file may have been cut inside its last number".to_string());
     }

@@ -23,13 +23,31 @@ pub enum FaultKind {
     HighBelowLow,
     /// Open or close outside of low and high.
     OutsideRange,
-    /// A volume, or another measured value, that is not finite or out of its range.
+    /// A volume that is not finite or under zero.
     BadVolume,
+    /// Another measured value, such as a spread, that is not finite or out of its range.
+    BadMeasure,
     /// Two different bars of one time.
     ConflictingTimes,
 }
 
 impl FaultKind {
+    /// Its name, as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::Malformed => "malformed",
+            FaultKind::NotANumber => "not_a_number",
+            FaultKind::BadTime => "bad_time",
+            FaultKind::MixedTimes => "mixed_times",
+            FaultKind::BadPrice => "bad_price",
+            FaultKind::HighBelowLow => "high_below_low",
+            FaultKind::OutsideRange => "outside_range",
+            FaultKind::BadVolume => "bad_volume",
+            FaultKind::BadMeasure => "bad_measure",
+            FaultKind::ConflictingTimes => "conflicting_times",
+        }
+    }
+
     /// What the user can do about it.
     pub fn remedy(self) -> &'static str {
         match self {
@@ -37,9 +55,11 @@ impl FaultKind {
             FaultKind::NotANumber => "write numbers as 1234.5, without thousands separators, units or decimal commas",
             FaultKind::BadTime => "write times as 2024-01-31T15:30:00Z, or as an epoch in s, ms, us or ns",
             FaultKind::MixedTimes => "write all times of the file in one form",
-            FaultKind::BadPrice | FaultKind::HighBelowLow | FaultKind::OutsideRange | FaultKind::BadVolume => {
-                "correct the row from its source or remove it"
-            }
+            FaultKind::BadPrice
+            | FaultKind::HighBelowLow
+            | FaultKind::OutsideRange
+            | FaultKind::BadVolume
+            | FaultKind::BadMeasure => "correct the row from its source or remove it",
             FaultKind::ConflictingTimes => "keep the right one of the two rows, or name one instrument with --symbol",
         }
     }

@@ -118,7 +118,7 @@ impl Inspection {
             gaps: Gaps::of(bars),
             zero_volume: bars.volume.iter().filter(|&&v| v == 0.0).count() as u64,
             flat_bars: bars.high.iter().zip(&bars.low).filter(|(high, low)| high == low).count() as u64,
-            largest_move: largest_move(bars),
+            largest_move: bars.largest_move().map(|(at, largest)| (largest, format_time(bars.time_ns[at]))),
             price_range: (!bars.is_empty()).then(|| {
                 (bars.low.iter().copied().fold(f64::INFINITY, f64::min), bars.high.iter().copied().fold(0.0, f64::max))
             }),
@@ -133,12 +133,6 @@ impl Inspection {
 
 fn seconds(ns: i64) -> f64 {
     ns as f64 / SECOND_NS as f64
-}
-
-fn largest_move(bars: &Bars) -> Option<(f64, String)> {
-    let moves = bars.close.windows(2).map(|pair| (pair[1] / pair[0]).ln());
-    let (idx, largest) = moves.enumerate().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-    Some((largest, format_time(bars.time_ns[idx + 1])))
 }
 
 impl Gaps {
@@ -259,7 +253,7 @@ impl fmt::Display for Inspection {
         }
         row("faults", self.faults.total().to_string())?;
         for (kind, n) in &self.faults.counts {
-            row("", format!("{kind:?}: {n}"))?;
+            row("", format!("{}: {n}", kind.name()))?;
             for fault in self.faults.examples.iter().filter(|fault| fault.kind == *kind) {
                 row("", format!("  {}: {}", fault.place, fault.reason))?;
             }

@@ -161,12 +161,17 @@ fn check(bar: &Bar, series: &Bars) -> Result<(), (FaultKind, String)> {
     for measure in series.measures() {
         let value = bar.measured[measure as usize];
         let in_range = match measure {
-            Measure::Trades | Measure::Spread => value >= 0.0,
+            Measure::Trades => value >= 0.0,
+            // Of the mid, which lies half way between an ask and a bid that is not under 0.
+            Measure::Spread => (0.0..=2.0).contains(&value),
             Measure::SignedVolume => value.abs() <= bar.volume * (1.0 + 1e-9),
             Measure::MicropriceOffset => true,
         };
         if !(value.is_finite() && in_range) {
-            return Err((FaultKind::BadVolume, format!("{measure:?} {value} is not finite or out of its range")));
+            return Err((
+                FaultKind::BadMeasure,
+                format!("{} {value} is not finite or out of its range", measure.name()),
+            ));
         }
     }
     Ok(())

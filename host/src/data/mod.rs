@@ -105,8 +105,16 @@ impl Reading {
             (still, "every bar closes at the same price: there is nothing to learn or to earn"),
             (untraded, "no bar has volume: the features of volume and order flow say nothing"),
         ];
+        let jump = self.bars.largest_move().filter(|(_, log_return)| log_return.abs() > std::f64::consts::LN_2);
+        let jump = jump.map(|(at, log_return)| {
+            let (time, times) = (format_time(self.bars.time_ns[at]), log_return.abs().exp());
+            let way = if log_return > 0.0 { "above" } else { "under" };
+            format!(
+                "at {time} the price closes {times:.1} times {way} the bar before: a split, another contract or a fault"
+            )
+        });
         let told = remarks.iter().filter(|(holds, _)| *holds).map(|&(_, remark)| remark.to_owned());
-        self.source.notices.iter().cloned().chain(told).collect()
+        self.source.notices.iter().cloned().chain(told).chain(jump).collect()
     }
 
     /// The bars, if no row is at fault and there are at least `n_bars_min` of them.

@@ -116,7 +116,9 @@ fn parse_epoch(whole: &str, fraction: &str) -> Result<(i64, TimeForm), String> {
 /// `YYYY-MM-DD` (or with `/`, `.`, or nothing), then optionally `T` or a space, a clock and a zone.
 fn parse_calendar(text: &str) -> Result<(i64, TimeForm), String> {
     let unknown = || {
-        if text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && text.contains(['/', '-', '.']) {
+        if let Some(reason) = no_such_date(text) {
+            reason
+        } else if text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && text.contains(['/', '-', '.']) {
             "is not year-month-day; day and month cannot be told apart in other orders".to_string()
         } else {
             "is not a time".to_string()
@@ -143,8 +145,22 @@ fn parse_calendar(text: &str) -> Result<(i64, TimeForm), String> {
     }
 }
 
+/// Why a text that has the form of a date is none.
+fn no_such_date(text: &str) -> Option<String> {
+    let (parts, _) = date_parts(text)?;
+    let [year, month, day] = parts;
+    let date = NaiveDate::from_ymd_opt(year as i32, month, day);
+    Some(if date.is_none() { "is no day of the calendar".into() } else { "lies outside the years 1677 to 2262".into() })
+}
+
 /// The date at the front, and what follows it.
 fn split_date(text: &str) -> Option<(i64, &str)> {
+    let ([year, month, day], rest) = date_parts(text)?;
+    Some((date_ns(year as i32, month, day)?, rest))
+}
+
+/// Year, month and day at the front, if they have the form of a date, and what follows them.
+fn date_parts(text: &str) -> Option<([u32; 3], &str)> {
     let separator = text.as_bytes().get(4)?;
     let (year, month, day, end) = if separator.is_ascii_digit() {
         (text.get(..4)?, text.get(4..6)?, text.get(6..8)?, 8)
@@ -157,7 +173,7 @@ fn split_date(text: &str) -> Option<(i64, &str)> {
     if [year, month, day].iter().any(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
         return None;
     }
-    Some((date_ns(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?)?, &text[end..]))
+    Some(([year.parse().ok()?, month.parse().ok()?, day.parse().ok()?], &text[end..]))
 }
 
 /// Midnight UTC of a date; none if the calendar or 64-bit nanoseconds lack it.

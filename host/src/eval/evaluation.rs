@@ -24,6 +24,9 @@ const N_AXIS: usize = 64;
 /// How the checkpoint of a fold was chosen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
+    /// Fold of the checkpoint, from 1.
+    #[serde(default)]
+    pub fold: Option<u32>,
     /// Epoch of the checkpoint.
     pub epoch: Option<u64>,
     /// Checkpoints it was chosen from.
@@ -34,6 +37,9 @@ pub struct Selection {
     pub validation_sharpe: Option<f64>,
     /// Trades closed on the validation part.
     pub validation_trades: Option<u64>,
+    /// Highest annual Sharpe ratio on the validation part among the candidates.
+    #[serde(default)]
+    pub best_validation_sharpe: Option<f64>,
 }
 
 /// A fold's test.
@@ -248,15 +254,13 @@ fn notes(tests: &[FoldTest]) -> Vec<String> {
         let candidates = if n == 1 { "candidate" } else { "candidates" };
         notes.push(format!("The tested checkpoints were chosen by validation from {n} {candidates}{folds}."));
     }
-    for (fold, test) in tests.iter().enumerate() {
-        if test.selection.validation_sharpe.is_some_and(|sharpe| sharpe <= 0.0) {
-            notes.push(format!(
-                "In fold {} no checkpoint had a validation Sharpe ratio above 0; the best was tested all the same.",
-                fold + 1
-            ));
+    for (place, test) in (1..).zip(tests) {
+        let fold = test.selection.fold.unwrap_or(place);
+        if test.selection.best_validation_sharpe.is_some_and(|sharpe| sharpe <= 0.0) {
+            notes.push(format!("In fold {fold} no candidate had a validation Sharpe ratio above 0."));
         }
         if test.records.agent[0].n_ruined > 0 {
-            notes.push(format!("In fold {} the agent lost its equity; later bars count as 0.", fold + 1));
+            notes.push(format!("In fold {fold} the agent lost its equity; later bars count as 0."));
         }
     }
     notes

@@ -156,6 +156,11 @@ impl RunFolder {
         MetricsLog::open(&self.path.join(METRICS), after)
     }
 
+    /// Whether the metrics are whole up to the checkpoint `after`.
+    pub fn check_metrics(&self, after: Option<CheckpointId>) -> Result<(), RunError> {
+        MetricsLog::check(&self.path.join(METRICS), after)
+    }
+
     /// The metrics as they are.
     pub fn epochs(&self) -> Result<Vec<EpochMetrics>, RunError> {
         MetricsLog::read(&self.path.join(METRICS))

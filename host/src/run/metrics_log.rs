@@ -24,19 +24,27 @@ impl MetricsLog {
         let text = crate::files::read_text(path).map_err(|error| RunError::unreadable(path, error))?;
         let (mut kept, mut epochs) = (String::new(), Vec::new());
         for (line, metrics) in whole_lines(path, &text)? {
-            let id = CheckpointId { fold: metrics.fold, epoch: metrics.epoch };
+            let id = id_of(&metrics);
             if after.is_some_and(|last| id <= last) {
                 kept.push_str(line);
                 kept.push('\n');
                 epochs.push(metrics);
             }
         }
+        check_whole(path, &epochs, after)?;
         if kept != text {
             write_whole(path, |output| output.write_all(kept.as_bytes()))
                 .map_err(|error| RunError::unwritable(path, error.reason))?;
         }
         let file = OpenOptions::new().append(true).open(path).map_err(|error| RunError::unwritable(path, error))?;
         Ok(Self { path: path.to_owned(), file, epochs })
+    }
+
+    /// Whether the file has a line for every epoch up to `after`; it stays as it is.
+    pub(super) fn check(path: &Path, after: Option<CheckpointId>) -> Result<(), RunError> {
+        let mut epochs = Self::read(path)?;
+        epochs.retain(|epoch| after.is_some_and(|last| id_of(epoch) <= last));
+        check_whole(path, &epochs, after)
     }
 
     /// All epochs that the file has; it stays as it is.
@@ -64,6 +72,33 @@ impl MetricsLog {
     pub(super) fn redirect(&mut self, to: &Path) {
         self.file = OpenOptions::new().append(true).open(to).expect("the other file opens");
     }
+}
+
+fn id_of(epoch: &EpochMetrics) -> CheckpointId {
+    CheckpointId { fold: epoch.fold, epoch: epoch.epoch }
+}
+
+/// Refuses lines among which one is missing: a run writes an epoch's line before its checkpoint, and what is chosen and reported
+/// in the end is chosen from the lines.
+fn check_whole(path: &Path, epochs: &[EpochMetrics], after: Option<CheckpointId>) -> Result<(), RunError> {
+    let mut before = CheckpointId { fold: 1, epoch: 0 };
+    for id in epochs.iter().map(id_of) {
+        let next = CheckpointId { epoch: before.epoch + 1, ..before };
+        let of_next_fold = CheckpointId { fold: before.fold + 1, epoch: 1 };
+        if id != next && (id != of_next_fold || before.epoch == 0) {
+            return Err(lacks(path, next));
+        }
+        before = id;
+    }
+    match after {
+        Some(last) if before != last => Err(lacks(path, CheckpointId { epoch: before.epoch + 1, ..before })),
+        _ => Ok(()),
+    }
+}
+
+fn lacks(path: &Path, CheckpointId { fold, epoch }: CheckpointId) -> RunError {
+    let reason = format!("lacks the line of fold {fold}, epoch {epoch}, though a later checkpoint is there");
+    RunError::new(path, reason, "restore the file from a copy, or remove the checkpoints from that epoch on")
 }
 
 /// The lines that have an end, with what they say.

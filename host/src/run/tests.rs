@@ -374,6 +374,24 @@ fn metrics_go_on_behind_the_checkpoint() {
         .enumerate()
         .collect();
     assert_eq!(lines.into_values().collect::<Vec<_>>(), log.epochs());
+    // A line that a checkpoint needs and that is not there, at the end or between others.
+    let whole = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let last = CheckpointId { fold: 2, epoch: 2 };
+    assert!(folder.check_metrics(Some(last)).is_ok());
+    for (kept, missing) in [
+        (vec![0, 1, 2], "fold 2, epoch 2"),
+        (vec![0, 1, 3], "fold 1, epoch 3"),
+        (vec![1, 2, 3], "fold 1, epoch 1"),
+        (vec![], "fold 1, epoch 1"),
+    ] {
+        let text: String = kept.iter().map(|&line| format!("{}\n", lines[line])).collect();
+        fs::write(&path, &text).unwrap();
+        let message = folder.check_metrics(Some(last)).unwrap_err().to_string();
+        assert_has(&message, &["metrics.jsonl: lacks the line of", missing, "restore the file"]);
+        assert_has(&folder.metrics(Some(last)).unwrap_err().to_string(), &[missing]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "it stays as it is");
+    }
     fs::write(&path, "{}\n").unwrap();
     let error = folder.metrics(None).unwrap_err();
     assert_has(&error.to_string(), &["metrics.jsonl: line 1 cannot be understood"]);

@@ -67,10 +67,10 @@ impl TrainError {
     /// Whether the input is to blame: the program then exits with 2.
     pub fn is_bad_input(&self) -> bool {
         match self {
-            Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } => true,
+            Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } | Self::NoCandidate(_) => true,
             // A disk that is full is not.
             Self::Run(error) => error.bad_input,
-            Self::Device(_) | Self::NoCandidate(_) | Self::NothingPublished | Self::Skipped { .. } => false,
+            Self::Device(_) | Self::NothingPublished | Self::Skipped { .. } => false,
         }
     }
 }

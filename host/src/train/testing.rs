@@ -83,10 +83,15 @@ fn selection(chosen: CheckpointId, epochs: &[EpochMetrics]) -> Selection {
     let metrics = of_fold().find(|epoch| epoch.epoch == chosen.epoch);
     let validation = metrics.and_then(|epoch| epoch.validation.as_ref());
     Selection {
+        fold: Some(chosen.fold),
         epoch: Some(chosen.epoch.into()),
         n_candidates: Some(of_fold().filter(eligible).count() as u64),
         train_sharpe: metrics.and_then(|epoch| epoch.train_sharpe),
         validation_sharpe: validation.map(|validation| validation.sharpe),
         validation_trades: validation.map(|validation| validation.trades),
+        best_validation_sharpe: of_fold()
+            .filter(eligible)
+            .filter_map(|epoch| epoch.validation.as_ref().map(|validation| validation.sharpe))
+            .reduce(f64::max),
     }
 }

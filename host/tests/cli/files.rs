@@ -116,6 +116,7 @@ fn a_missing_folder_is_told_of_before_the_work() {
         );
         assert!(!at("run").exists());
     }
+    refused(folder.path(), &["graph", "--json="], &["--json names no file"]);
     for command in [&["bench"][..], &["audit", "--steps", "60"], &["dump", "--steps", "1", "--out", "x"]] {
         let arguments = [command, &["--preset", "tiny", "--json", "none/x.json"]].concat();
         refused(folder.path(), &arguments, &["cannot write none/x.json", "No such file"]);
@@ -254,6 +255,44 @@ fn bars_that_can_teach_nothing_are_told_of() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_has(&stderr(&output), &notices);
     assert_has(&stderr(&output), &["WARN", "still.csv"]);
+}
+
+/// Columns that would do as well, and moves that no market makes.
+#[test]
+fn what_is_odd_in_a_file_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let row = |minute: usize| {
+        let price = if minute < 40 { 100.0 } else { 1e6 };
+        format!("{},{price},{price},{price},{price},0,{minute}\n", 1_700_000_000 + 60 * minute)
+    };
+    let text = format!("time,open,high,low,close,vol,tickvol\n{}", (0..60).map(row).collect::<String>());
+    fs::write(folder.path().join("odd.csv"), text).expect("room");
+    let output = command(&["data", "inspect", "odd.csv"]).current_dir(folder.path()).output().expect("it starts");
+    let parts = ["\"vol\" is taken and \"tickvol\" passed over", "2023-11-14T22:53:20Z", "10000.0 times above"];
+    assert_has(&stdout(&output), &parts);
+    // A spread is a part of the mid, at most all of it on both sides.
+    let rows = "time,open,high,low,close,volume,spread_fraction\n2024-01-01,1,1,1,1,1,2\n2024-01-02,1,1,1,1,1,2.5\n";
+    fs::write(folder.path().join("wide.csv"), rows).expect("room");
+    let wide = ["wide.csv, line 3", "spread 2.5 is not finite or out of its range"];
+    refused_after_output(folder.path(), &["data", "inspect", "wide.csv"], &wide);
+    for (time, reason) in [
+        ("1600-01-01", "outside the years 1677 to 2262"),
+        ("9999-01-01", "outside the years 1677 to 2262"),
+        ("2024-02-30", "is no day of the calendar"),
+        ("30/02/2024", "day and month cannot be told apart"),
+    ] {
+        fs::write(folder.path().join("t.csv"), format!("time,open,high,low,close,volume\n{time},1,1,1,1,1\n"))
+            .expect("room");
+        refused_after_output(folder.path(), &["data", "inspect", "t.csv"], &[reason]);
+    }
+}
+
+/// As `refused`, by a command that prints what it found first.
+#[track_caller]
+fn refused_after_output(folder: &Path, arguments: &[&str], parts: &[&str]) {
+    let output = command(arguments).current_dir(folder).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+    assert_has(&stderr(&output), parts);
 }
 
 #[test]

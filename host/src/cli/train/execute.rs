@@ -9,7 +9,7 @@ use super::super::{Error, Global};
 use super::Arguments;
 use crate::eval::evaluation::{Evaluation, Verdict};
 use crate::eval::tear_sheet;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, OF_TRAINING};
 use crate::progress::{Progress, Total};
 use crate::report;
 use crate::report::run::{EVALUATION_FILE, REPORT_FILE, Run as Finished};
@@ -38,7 +38,7 @@ impl Arguments {
         self.check_outputs()?;
         let plan = self.resolve(global.device.into())?;
         let series = plan.series()?;
-        let interrupt = Interrupt::install().map_err(|error| Error::Failed(error.to_string()))?;
+        let interrupt = Interrupt::install(OF_TRAINING).map_err(|error| Error::Failed(error.to_string()))?;
         let folder = plan.folder().map_err(PlanError::from)?;
         let _lock = folder.lock().map_err(PlanError::from)?;
         let (config, path) = (&plan.config, folder.path().to_owned());

@@ -7,6 +7,7 @@ use crate::cli::Error;
 use crate::config::Sampler;
 use crate::data::simulate::Simulation;
 use crate::data::write_bars;
+use crate::metrics::EpochMetrics;
 use crate::run::{CheckpointId, CheckpointMeta, CheckpointWriter, Dtype};
 
 #[derive(Debug, Parser)]
@@ -64,7 +65,7 @@ fn set_wins_over_the_file_and_flags_over_both() {
     let file = folder.path().join("my.toml");
     fs::write(&file, "seed = 1\nlr = 0.5\nbatch = 64\n").unwrap();
     let file = file.to_str().unwrap();
-    let set = ["--set", "lr=0.25", "--set", "seed=2", "--set", "per.sampler=scan"];
+    let set = ["--set", "lr=0.25", "--set", "per.sampler=scan"];
     let plan = resolve(&[&["--preset", "tiny", "--config", file, "--seed", "3"][..], &set].concat()).unwrap();
     let config = plan.config;
     assert_eq!((config.seed, config.lr, config.batch, config.per.sampler), (3, 0.25, 64, Sampler::Scan));
@@ -103,6 +104,9 @@ fn wrong_input_is_exit_code_two_and_says_what_to_do() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--set", "hiden=64"], &["--set hiden=64", "`hidden`"]),
         (&["--seed", "18446744073709551615"], &["--seed: `seed` is \"18446744073709551615\"", "a whole number from 0"]),
+        (&["--seed", "1", "--set", "seed=2"], &["`seed` is given twice, by --seed and by --set"]),
+        (&["--sim", "regimes", "--set", " sim.market = regimes"], &["`sim.market` is given twice"]),
+        (&["--set", "hidden=3072"], &["`hidden` is 3072", "from 32 to 2048"]),
         (&["--config", "missing.toml"], &["missing.toml: cannot be read"]),
         (&["--data", "missing.csv"], &["missing.csv", "cannot be read"]),
         (&["--data", &short], &["short.csv: has 990 bars", "longer file"]),
@@ -154,6 +158,14 @@ fn a_run_resumes_with_its_own_configuration_and_data() {
         seconds: 9.0,
         config_fingerprint: fingerprint,
     };
+    let message = {
+        let writer = CheckpointWriter::new(&run).and_then(|writer| writer.tensor("x", Dtype::U8, &[1], &[5]));
+        writer.and_then(|writer| writer.finish(meta)).unwrap();
+        refused(&["--resume", out_text])
+    };
+    assert_has(&message, &["metrics.jsonl: lacks the line of fold 1, epoch 1"]);
+    let mut log = run.metrics(None).unwrap();
+    (1..=3).for_each(|epoch| log.append(EpochMetrics { fold: 1, epoch, ..EpochMetrics::default() }).unwrap());
     let writer = CheckpointWriter::new(&run).and_then(|writer| writer.tensor("x", Dtype::U8, &[1], &[5]));
     writer.and_then(|writer| writer.finish(meta)).unwrap();
     let checkpoint = resolve(&["--resume", out_text]).unwrap().resume.unwrap().checkpoint.unwrap();

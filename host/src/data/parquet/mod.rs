@@ -64,7 +64,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Rea
         format: "Parquet".into(),
         n_rows: table.n_rows,
         instruments: table.symbols.into_names(),
-        notices: Vec::new(),
+        notices: table.columns.notices,
     };
     Ok(Reading { bars, repairs, faults, source })
 }

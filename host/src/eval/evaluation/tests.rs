@@ -109,13 +109,15 @@ fn the_random_baseline_is_the_median_path_over_all_folds() {
 #[test]
 fn notes_say_what_a_reader_must_know() {
     let mut tests = [fold(0, 301, 0.0), fold(301, 301, 0.0)];
-    tests[0].selection = Selection { n_candidates: Some(12), validation_sharpe: Some(1.5), ..Selection::default() };
-    tests[1].selection = Selection { n_candidates: Some(9), validation_sharpe: Some(-0.5), ..Selection::default() };
+    tests[0].selection =
+        Selection { n_candidates: Some(12), best_validation_sharpe: Some(1.5), ..Selection::default() };
+    tests[1].selection =
+        Selection { n_candidates: Some(9), best_validation_sharpe: Some(-0.5), ..Selection::default() };
     tests[1].records.agent[0].n_ruined = 1;
     let notes = evaluation(&tests).notes;
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert!(notes[0].contains("from 21 candidates over 2 folds"), "{notes:?}");
-    assert!(notes[1].contains("fold 2 no checkpoint") && notes[2].contains("fold 2 the agent lost"), "{notes:?}");
+    assert!(notes[1].contains("fold 2 no candidate") && notes[2].contains("fold 2 the agent lost"), "{notes:?}");
 }
 
 #[test]
