@@ -1,7 +1,7 @@
 //! Replays of the step's graph: what they draw, and that they are the step without the graph.
 
 use host::config::{Config, DataSource, Preset, Sampler};
-use host::device::Device;
+use host::device::{Device, DeviceChoice};
 use onegraph_tests::lab::{Numbers, bits};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::market::{BRANCH_SIZES, state_dim};
@@ -19,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         case("replays::case_k_replay_k_is_step_k_without_the_graph_with_every_learner", |device| {
             case_k_replay_k_is_step_k_without_the_graph(device, with_learners(config(9)))
         }),
+        case("replays::i4_whole_numbers_are_those_of_the_cpu", i4_whole_numbers_are_those_of_the_cpu),
         case("replays::draws_follow_the_priorities_of_the_step_before", draws_follow_the_priorities),
     ]
 }
@@ -102,6 +103,27 @@ fn case_k_replay_k_is_step_k_without_the_graph(device: &Device, config: Config) 
             ensure!(got == want, "step {k}: {name} of the replay and of the launches differ");
         }
     }
+    Ok(())
+}
+
+/// Draws, goals taken over, depth masks, counters: what is whole numbers is the same on every device. Priorities are all 1 in the
+/// first step; from the second on they are rounded by each device's own sums.
+fn i4_whole_numbers_are_those_of_the_cpu(device: &Device) -> Outcome {
+    let whole_numbers = |device: &Device| -> Result<_, Failed> {
+        let mut config = config(33);
+        config.learners.her = true;
+        let learner = Learner::new(device, config.clone(), &transitions(&config, |slot| (slot as f32).sin()))?;
+        learner.replay.ring.episode_ids.write(&(0..CAPACITY as u32).map(|slot| slot % 16).collect::<Vec<_>>())?;
+        learner.steps(1)?;
+        let batch = &learner.memory.batch;
+        let first =
+            (batch.indices.read()?, batch.relabelled.read()?, bits(&learner.agent.scalars.read()?[0].depth_mask));
+        learner.steps(2)?;
+        Ok((first, learner.agent.counters.read()?))
+    };
+    let (got, want) = (whole_numbers(device)?, whole_numbers(&Device::open(DeviceChoice::Cpu)?)?);
+    ensure!(got.0.1.contains(&1), "no row took another goal");
+    ensure!(got == want, "{got:?}\n{want:?} on the CPU");
     Ok(())
 }
 

@@ -20,6 +20,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("resume::case_u_two_lives_are_one", case_u_two_lives_are_one),
         case("resume::case_u_two_lives_with_every_learner_are_one", case_u_two_lives_with_every_learner_are_one),
+        case("resume::i4_500_steps_are_250_and_250", i4_500_steps_are_250_and_250),
         case("resume::case_u_lives_end_between_and_within_folds", case_u_lives_end_between_and_within_folds),
         case(
             "resume::case_u_a_checkpoint_holds_where_everything_stood",
@@ -67,6 +68,14 @@ fn one_life_and_many(device: &Device, config: &Config, ends: &[u32]) -> Outcome 
     ensure!(metrics(&lives)?.len() == (config.epochs as usize) * config.folds, "lines of metrics");
     ensure!(got == want, "evaluations differ:\n{got}\n{want}");
     Ok(())
+}
+
+/// With every learner, pruning among them.
+fn i4_500_steps_are_250_and_250(device: &Device) -> Outcome {
+    let mut config = with_learners(Config { epochs: 10, steps_per_epoch: 50, ..config() });
+    config.prune = host::config::Prune { final_sparsity: 0.5, start: 0, end: 400, every: 50 };
+    ensure!(config.steps_per_fold() == 500, "{} steps", config.steps_per_fold());
+    one_life_and_many(&unchecked(device), &config, &[5])
 }
 
 fn case_u_two_lives_are_one(device: &Device) -> Outcome {
