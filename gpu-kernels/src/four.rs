@@ -3,7 +3,9 @@
 //! The compiler joins scalars to vectors only at its highest level of optimisation and not across checked accesses; this type
 //! says so. A product and a sum are rounded each on the CPU and fused on a GPU, as everywhere in the kernels.
 
-use core::ops::Add;
+use core::ops::{Add, Mul, Sub};
+
+use shared_types::Precision;
 
 #[cfg(not(target_arch = "x86_64"))]
 use self::plain as unit;
@@ -30,6 +32,12 @@ impl Four {
         Self(unit::widened(bits))
     }
 
+    /// The same value four times.
+    #[inline(always)]
+    pub fn splat(value: f32) -> Self {
+        Self::new([value; 4])
+    }
+
     /// As an array.
     #[inline(always)]
     pub fn lanes(self) -> [f32; 4] {
@@ -46,6 +54,15 @@ impl Four {
     #[inline(always)]
     pub fn add_product(self, a: Self, b: Self) -> Self {
         Self(unit::add_product(self.0, a.0, b.0))
+    }
+
+    /// As a product takes them: in bf16 rounded to nearest, ties to even.
+    #[inline(always)]
+    pub fn rounded(self, precision: Precision) -> Self {
+        match precision {
+            Precision::Bf16 => Self(unit::rounded(self.0)),
+            Precision::F32 => self,
+        }
     }
 
     /// (l0 + l1) + (l2 + l3).
@@ -65,8 +82,28 @@ impl Add for Four {
     }
 }
 
+impl Sub for Four {
+    type Output = Self;
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Self(unit::sub(self.0, other.0))
+    }
+}
+
+impl Mul for Four {
+    type Output = Self;
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        Self(unit::mul(self.0, other.0))
+    }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 mod plain {
+    use cuda_std::fast::{pack_bf16x2, unpack_bf16x2};
+
     pub type Vector = [f32; 4];
     pub const ZERO: Vector = [0.0; 4];
 
@@ -96,6 +133,22 @@ mod plain {
     }
 
     #[inline(always)]
+    pub fn sub(a: Vector, b: Vector) -> Vector {
+        core::array::from_fn(|lane| a[lane] - b[lane])
+    }
+
+    #[inline(always)]
+    pub fn mul(a: Vector, b: Vector) -> Vector {
+        core::array::from_fn(|lane| a[lane] * b[lane])
+    }
+
+    #[inline(always)]
+    pub fn rounded([a, b, c, d]: Vector) -> Vector {
+        let ((a, b), (c, d)) = (unpack_bf16x2(pack_bf16x2(a, b)), unpack_bf16x2(pack_bf16x2(c, d)));
+        [a, b, c, d]
+    }
+
+    #[inline(always)]
     pub fn add_product(sum: Vector, a: Vector, b: Vector) -> Vector {
         core::array::from_fn(|lane| sum[lane] + a[lane] * b[lane])
     }
@@ -104,8 +157,9 @@ mod plain {
 #[cfg(target_arch = "x86_64")]
 mod sse {
     use core::arch::x86_64::{
-        __m128, _mm_add_ps, _mm_castsi128_ps, _mm_cvtsi64_si128, _mm_mul_ps, _mm_setzero_si128, _mm_shuffle_ps,
-        _mm_unpacklo_epi16,
+        __m128, _mm_add_epi32, _mm_add_ps, _mm_and_ps, _mm_and_si128, _mm_andnot_ps, _mm_castps_si128,
+        _mm_castsi128_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_mul_ps, _mm_or_ps, _mm_set1_epi32,
+        _mm_setzero_si128, _mm_shuffle_ps, _mm_srli_epi32, _mm_sub_ps, _mm_unpacklo_epi16,
     };
 
     pub type Vector = __m128;
@@ -153,6 +207,33 @@ mod sse {
     }
 
     #[inline(always)]
+    pub fn sub(a: Vector, b: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    pub fn mul(a: Vector, b: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_mul_ps(a, b) }
+    }
+
+    /// Half of a bf16's step, less one where it is even, carries into the bits that stay. A NaN is left as it is, since the carry
+    /// could make a number of it.
+    #[inline(always)]
+    pub fn rounded(vector: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe {
+            let bits = _mm_castps_si128(vector);
+            let odd = _mm_and_si128(_mm_srli_epi32::<16>(bits), _mm_set1_epi32(1));
+            let carried = _mm_add_epi32(bits, _mm_add_epi32(odd, _mm_set1_epi32(0x7fff)));
+            let number = _mm_castsi128_ps(_mm_and_si128(carried, _mm_set1_epi32(0xffff_0000_u32 as i32)));
+            let is_nan = _mm_cmpunord_ps(vector, vector);
+            _mm_or_ps(_mm_and_ps(is_nan, vector), _mm_andnot_ps(is_nan, number))
+        }
+    }
+
+    #[inline(always)]
     pub fn add_product(sum: Vector, a: Vector, b: Vector) -> Vector {
         // SAFETY: every x86-64 has SSE.
         unsafe { _mm_add_ps(sum, _mm_mul_ps(a, b)) }
@@ -161,13 +242,19 @@ mod sse {
 
 #[cfg(test)]
 mod tests {
+    use shared_types::Precision;
+
     use super::Four;
+    use crate::operand;
 
     #[test]
     fn lanes_keep_their_places() {
         let (a, b) = (Four::new([1.0, 2.0, 3.0, 4.0]), Four::new([10.0, 20.0, 30.0, 40.0]));
         assert_eq!((a + b).lanes(), [11.0, 22.0, 33.0, 44.0]);
         assert_eq!(Four::ZERO.add_product(a, b).lanes(), [10.0, 40.0, 90.0, 160.0]);
+        assert_eq!((b - a).lanes(), [9.0, 18.0, 27.0, 36.0]);
+        assert_eq!((a * b).lanes(), [10.0, 40.0, 90.0, 160.0]);
+        assert_eq!(Four::splat(3.0).lanes(), [3.0; 4]);
         assert_eq!(a.sum(), 10.0);
         assert_eq!(a.spread::<0>().lanes(), [1.0; 4]);
         assert_eq!(a.spread::<1>().lanes(), [2.0; 4]);
@@ -176,5 +263,17 @@ mod tests {
         // 1, -2, 2^-126, and the largest finite bf16.
         let wide = Four::widened([0x3f80, 0xc000, 0x0080, 0x7f7f]).lanes();
         assert_eq!(wide, [1.0, -2.0, f32::MIN_POSITIVE, f32::from_bits(0x7f7f_0000)]);
+    }
+
+    #[test]
+    fn operands_round_as_single_ones_do() {
+        // Every 997th f32, infinities and NaN among them.
+        for bits in (0..=u32::MAX).step_by(997).chain([0x7f80_0000, 0xff80_0000, 0x7f80_0001, u32::MAX]) {
+            let x = f32::from_bits(bits);
+            let [got, ..] = Four::splat(x).rounded(Precision::Bf16).lanes();
+            let want = operand::rounded(x, Precision::Bf16);
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{bits:#x}: {got} {want}");
+            assert_eq!(Four::splat(x).rounded(Precision::F32).lanes()[0].to_bits(), bits);
+        }
     }
 }

@@ -3,6 +3,7 @@
 pub mod adamw;
 mod alone;
 pub mod atoms;
+pub mod attention;
 pub mod boundary;
 pub mod branches;
 pub mod c51;
@@ -34,6 +35,8 @@ pub mod seg_tree;
 pub mod spectral;
 pub mod sweep;
 pub mod temporal;
+mod tile;
+mod tile_product;
 pub mod transitions;
 pub mod trunk;
 pub mod vaccine;

@@ -9,10 +9,12 @@
 //! | [`backward`] | the backward pass |
 //! | [`weight_gradient`] | dW = dy^T x |
 //! | [`temporal`] | the temporal block's launches |
+//! | [`attention`] | the attention's |
 //! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
 //! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
 //! | [`policy`] | the agent as what chooses actions |
 
+pub mod attention;
 pub mod backward;
 pub mod initial;
 pub mod layout;
@@ -24,6 +26,7 @@ pub mod state;
 pub mod temporal;
 pub mod weight_gradient;
 
+pub use attention::{AttentionBackward, AttentionForward};
 pub use backward::Backward;
 pub use parameters::{Parameters, Weights};
 pub use pass::Pass;
