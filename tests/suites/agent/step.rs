@@ -19,7 +19,7 @@ use reference::matrix::{Matrix, dot, norm};
 use reference::replay;
 use reference::step as reference_step;
 
-use shared_types::{Collector, Precision, stream};
+use shared_types::{Collector, Precision, learner, stream};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -34,6 +34,15 @@ pub fn cases() -> Vec<Case> {
         }),
         case("step::rounded_steps_with_the_temporal_block_are_the_references", |device| {
             steps_are_the_references(device, with_temporal(config(Precision::Bf16)))
+        }),
+        case("step::unrounded_steps_with_the_attention_are_the_references", |device| {
+            steps_are_the_references(device, with_attention(config(Precision::F32)))
+        }),
+        case("step::rounded_steps_with_the_attention_are_the_references", |device| {
+            steps_are_the_references(device, with_attention(config(Precision::Bf16)))
+        }),
+        case("step::unrounded_steps_with_temporal_block_and_attention_are_the_references", |device| {
+            steps_are_the_references(device, with_both(config(Precision::F32)))
         }),
         case("step::pruned_steps_are_the_references", |device| {
             steps_are_the_references(device, pruned(config(Precision::F32)))
@@ -57,6 +66,7 @@ pub fn config(precision: Precision) -> Config {
     config.capacity = 256;
     config.batch = 33;
     config.learners.temporal = false;
+    config.learners.attention = false;
     config
 }
 
@@ -64,6 +74,16 @@ pub fn config(precision: Precision) -> Config {
 pub fn with_temporal(mut config: Config) -> Config {
     config.learners.temporal = true;
     config
+}
+
+/// The same with the attention.
+pub fn with_attention(mut config: Config) -> Config {
+    config.learners.attention = true;
+    config
+}
+
+fn with_both(config: Config) -> Config {
+    with_attention(with_temporal(config))
 }
 
 /// The same with masks that are renewed in every step.
@@ -76,6 +96,7 @@ fn expected_config(config: &Config) -> expected::Config {
     let sizes = expected::Sizes::new(config.window as usize, config.hidden, config.branch_hidden, config.atoms);
     let learners = expected::Learners {
         temporal: config.learners.temporal,
+        attention: config.learners.attention,
         film: true,
         spectral: true,
         depth: true,
@@ -313,6 +334,7 @@ fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
 fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
     let precision = config.precision;
+    let learners = config.learners;
     let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
@@ -343,6 +365,11 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
                 let name = what(&format!("temporal block, {name}"));
                 check(&name, &got.output.read()?, &want.output.values, activation)?;
             }
+            ensure!(got.attention.is_some() == want.attention.is_some(), "{name}: one of the two has no attention");
+            if let (Some(got), Some(want)) = (&got.attention, &want.attention) {
+                let name = what(&format!("attention, {name}"));
+                check(&name, &got.output.read()?, &want.output.values, activation)?;
+            }
         }
         check(&what("h"), &memory.online.h[2].read()?, &out.at.pass.trunk.output.values, activation)?;
         check(
@@ -364,8 +391,9 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
             let want = &out.first.params.flat[tensor.range()];
             let got = &got[tensor.range()];
             let learns = want.iter().any(|&x| x != 0.0);
-            if tensor.name.starts_with("temporal.") {
-                ensure!(learns == scene.config.learners.temporal, "the reference's gradient of {}", tensor.name);
+            let switches = [("temporal.", learners.temporal), ("attention.", learners.attention)];
+            if let Some((_, is_on)) = switches.into_iter().find(|(part, _)| tensor.name.starts_with(part)) {
+                ensure!(learns == is_on, "the reference's gradient of {}", tensor.name);
                 ensure!(learns || got.iter().all(|&x| x == 0.0), "{} learns though it is off", tensor.name);
             }
             if learns {
@@ -378,6 +406,15 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;
+        if let Some(head) = out.heads.iter().find(|head| head.group == reference::layout::Group::Attention) {
+            let update = memory.update.read()?[learner::ATTENTION];
+            check(&what("the attention's norm"), &[update.squared_norm.sqrt()], &[head.norm], gradient)?;
+            check(&what("the attention's scale"), &[update.gradient_scale], &[head.scale], gradient)?;
+            let attention = agent.parameters.layout.group(Group::Attention);
+            let flat = agent.parameters.online.flat.read()?;
+            check(&what("the attention's parameters"), &flat[attention.clone()], &state.params.flat[attention], parameter)?;
+            ensure!(head.applied && published.counters.attn_t == step as i32 + 1, "{:?}", published.counters);
+        }
         check(&what("parameters"), &agent.parameters.online.flat.read()?, &state.params.flat, parameter)?;
         let target = agent.parameters.target.flat.read()?;
         check(&what("target"), &target, &state.target.flat[..target.len()], parameter)?;
@@ -415,7 +452,7 @@ fn resumed(scene: &Scene, before: reference_step::State) -> Result<reference_ste
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let run = || -> Result<(Vec<u32>, Vec<u32>), Failed> {
-        let scene = Scene::new(device, with_temporal(config(Precision::Bf16)))?;
+        let scene = Scene::new(device, with_both(config(Precision::Bf16)))?;
         (0..4).try_for_each(|_| scene.step())?;
         let bits = |buffer: &Buffer<f32>| -> Result<Vec<u32>, Failed> {
             Ok(buffer.read()?.into_iter().map(f32::to_bits).collect())
@@ -429,7 +466,7 @@ fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
 /// A NaN reward of every transition: the loss is not finite, so parameters, moments, targets, priorities and averages stay; the
 /// step is counted and flagged.
 fn a_gated_step_changes_nothing_that_is_learned(device: &Device) -> Outcome {
-    let scene = Scene::new(device, with_temporal(config(Precision::Bf16)))?;
+    let scene = Scene::new(device, with_both(config(Precision::Bf16)))?;
     scene.step()?;
     let p = &scene.agent.parameters;
     let learned = || -> Result<Vec<Vec<u32>>, Failed> {
@@ -442,7 +479,7 @@ fn a_gated_step_changes_nothing_that_is_learned(device: &Device) -> Outcome {
     scene.step()?;
     ensure!(learned()? == before, "a gated step changed something");
     let counters = scene.agent.counters.read()?[0];
-    ensure!((counters.adam_t, counters.rng_step) == (1, 2), "{counters:?}");
+    ensure!((counters.adam_t, counters.attn_t, counters.rng_step) == (1, 1, 2), "{counters:?}");
     let published = scene.reader.read().ok_or("nothing was published")?;
     let flags = published.readback.nan_flags;
     ensure!(flags[0] != 0 && flags[1] != 0 && flags[2] != 0, "{flags:?}");

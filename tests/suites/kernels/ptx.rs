@@ -123,8 +123,14 @@ fn the_mirrors_are_written_between_the_stamps() -> Outcome {
 const OF_LIBM: [&str; 4] = ["bar_terms", "baseline_path", "environment_step", "evaluation_step"];
 
 /// The temporal block and the attention: their small arrays are still indexed at run time.
-const TO_BE_TUNED: [&str; 4] =
-    ["temporal_forward", "temporal_backward", "temporal_forward_tensor", "temporal_backward_tensor"];
+const TO_BE_TUNED: [&str; 6] = [
+    "temporal_forward",
+    "temporal_backward",
+    "temporal_forward_tensor",
+    "temporal_backward_tensor",
+    "attention_forward",
+    "attention_backward",
+];
 
 fn no_kernel_uses_local_memory() -> Outcome {
     for (arch, image) in IMAGES {

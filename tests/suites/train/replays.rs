@@ -25,6 +25,7 @@ fn config(batch: usize) -> Config {
     // Relabelled rows keep their priority, which hides what these tests look at.
     config.learners.her = false;
     config.learners.temporal = true;
+    config.learners.attention = true;
     config
 }
 
