@@ -334,7 +334,7 @@ fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
 fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
     let precision = config.precision;
-    let learners = config.learners;
+    let learners = config.learners.clone();
     let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
