@@ -158,8 +158,8 @@ mod plain {
 mod sse {
     use core::arch::x86_64::{
         __m128, _mm_add_epi32, _mm_add_ps, _mm_and_ps, _mm_and_si128, _mm_andnot_ps, _mm_castps_si128,
-        _mm_castsi128_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_mul_ps, _mm_or_ps, _mm_set1_epi32,
-        _mm_setzero_si128, _mm_shuffle_ps, _mm_srli_epi32, _mm_sub_ps, _mm_unpacklo_epi16,
+        _mm_castsi128_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_mul_ps, _mm_or_ps, _mm_set1_epi32, _mm_setzero_si128,
+        _mm_shuffle_ps, _mm_srli_epi32, _mm_sub_ps, _mm_unpacklo_epi16,
     };
 
     pub type Vector = __m128;

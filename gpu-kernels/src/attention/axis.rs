@@ -49,13 +49,7 @@ pub(super) trait Axis {
     fn compare(units: Units, x: &SharedSlice<f32>, y: &SharedSlice<f32>, scores: &SharedSlice<f32>, place: Place);
 
     /// y_b = sum_a scores\[a, b\] x_a.
-    fn sum_keys(
-        units: Units,
-        scores: &SharedSlice<f32>,
-        x: &SharedSlice<f32>,
-        place: Place,
-        put: impl Fn(usize, Four),
-    );
+    fn sum_keys(units: Units, scores: &SharedSlice<f32>, x: &SharedSlice<f32>, place: Place, put: impl Fn(usize, Four));
 
     /// y_a = sum_b scores\[a, b\] x_b.
     fn sum_queries(

@@ -162,10 +162,7 @@ impl Axis for Channels {
         for piece in place.team.each(WIDTH / EACH_ROWS * across) {
             let (token, bar) = (piece / across * EACH_ROWS, piece % across * NT_COLUMNS);
             // Of a head with an odd number of bars the last is made twice and stored once.
-            let sums = dots::<WIDTH>(
-                |i, k| scores.four(token + i, k),
-                |j, k| x.four((bar + j).min(width - 1), k),
-            );
+            let sums = dots::<WIDTH>(|i, k| scores.four(token + i, k), |j, k| x.four((bar + j).min(width - 1), k));
             for j in 0..NT_COLUMNS.min(width - bar) {
                 let sum = [sums[0][j], sums[1][j], sums[2][j], sums[3][j]];
                 put(x.first + (bar + j) * WIDTH + token, Four::new(sum));

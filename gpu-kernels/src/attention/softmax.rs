@@ -75,12 +75,8 @@ fn exponentials(scores: Rows, n_tokens: usize, query: usize, scale: f32) -> Four
     let mut sum = Four::ZERO;
     for key in 0..n_tokens {
         let [a, b, c, d] = ((scores.four(key, query) - most) * scale).lanes();
-        let of_key = [
-            math::exp_nonpositive(a),
-            math::exp_nonpositive(b),
-            math::exp_nonpositive(c),
-            math::exp_nonpositive(d),
-        ];
+        let of_key =
+            [math::exp_nonpositive(a), math::exp_nonpositive(b), math::exp_nonpositive(c), math::exp_nonpositive(d)];
         scores.from.store(scores.first + key * scores.stride + query, of_key);
         sum = sum + Four::new(of_key);
     }

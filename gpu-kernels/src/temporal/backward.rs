@@ -6,9 +6,7 @@ use shared_types::Precision;
 use super::forward::{self, Operands};
 use super::parameters::{N_PARAMETERS, Parameters, offset};
 use super::tile::{Back, Made};
-use super::{
-    CHANNELS, INNER, N_FEATURES, PROJECTED, SCANNED, TAPS, WIDTH, scan_backward, temporal_n_parts,
-};
+use super::{CHANNELS, INNER, N_FEATURES, PROJECTED, SCANNED, TAPS, WIDTH, scan_backward, temporal_n_parts};
 use crate::operand;
 use crate::tile::{BARS, ROWS, Taker, Team, Tile, tiles};
 use crate::tile_product::{EACH_ROWS, Rows, WIDE, nn, tn};

@@ -15,7 +15,8 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for part in [TEMPORAL, ATTENTION] {
         let name = |what: &str| format!("front::{}_{what}", part.name);
-        cases.push(case(name("off_none_of_its_kernels_is_launched"), move |device| no_kernel_is_launched(device, part)));
+        cases
+            .push(case(name("off_none_of_its_kernels_is_launched"), move |device| no_kernel_is_launched(device, part)));
         cases.push(case(name("off_is_the_graph_without_it"), move |device| off_is_the_graph_without_it(device, part)));
         cases.push(case(name("is_run_by_a_policy_where_it_is_on"), move |device| a_policy_runs_it(device, part)));
     }

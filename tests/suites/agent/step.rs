@@ -412,7 +412,12 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
             check(&what("the attention's scale"), &[update.gradient_scale], &[head.scale], gradient)?;
             let attention = agent.parameters.layout.group(Group::Attention);
             let flat = agent.parameters.online.flat.read()?;
-            check(&what("the attention's parameters"), &flat[attention.clone()], &state.params.flat[attention], parameter)?;
+            check(
+                &what("the attention's parameters"),
+                &flat[attention.clone()],
+                &state.params.flat[attention],
+                parameter,
+            )?;
             ensure!(head.applied && published.counters.attn_t == step as i32 + 1, "{:?}", published.counters);
         }
         check(&what("parameters"), &agent.parameters.online.flat.read()?, &state.params.flat, parameter)?;
@@ -430,8 +435,9 @@ fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
             let (leaf, want) = (leaf(&priorities), best.unwrap_or_else(|| leaf(&priorities_before)));
             ensure!((leaf - want).abs() <= 1e-5 * want, "row {row}: leaf {leaf}, {want} expected");
         }
-        if precision == Precision::Bf16 {
-            // Rounding makes the two drift apart; each step is compared from the same parameters.
+        if precision == Precision::Bf16 || learners.temporal && learners.attention {
+            // Rounding makes the two drift apart, and so does an element whose gradient is nearly 0 and that moves the other way, of
+            // which more parameters have more; each step is compared from the same parameters.
             state = resumed(&scene, state)?;
         }
     }

@@ -35,8 +35,7 @@ fn gradients_are_slopes_of_the_output(device: &Device) -> Outcome {
             };
             let near = value_at(STEP)? - value_at(-STEP)?;
             let far = value_at(2.0 * STEP)? - value_at(-2.0 * STEP)?;
-            let (slope, gradient) =
-                ((8.0 * near - far) / (12.0 * STEP), f64::from(gradients[at - problem.first()]));
+            let (slope, gradient) = ((8.0 * near - far) / (12.0 * STEP), f64::from(gradients[at - problem.first()]));
             let (error, allowed) = ((slope - gradient).abs(), 3e-4 + 2e-3 * slope.abs());
             let what = format!("{}, element {}", tensor.name, at - tensor.offset);
             ensure!(error <= allowed, "{what}: gradient {gradient}, slope {slope}");

@@ -10,7 +10,10 @@ use crate::problem::{PRECISIONS, Problem, n_threads};
 pub fn cases() -> Vec<Case> {
     vec![
         case("known::without_weights_the_positions_are_normed_twice", without_weights_the_positions_are_normed_twice),
-        case("known::equal_bars_and_even_weights_average_the_channels", equal_bars_and_even_weights_average_the_channels),
+        case(
+            "known::equal_bars_and_even_weights_average_the_channels",
+            equal_bars_and_even_weights_average_the_channels,
+        ),
         case("known::a_sharp_head_copies_from_the_bar_it_looks_at", a_sharp_head_copies_from_the_bar_it_looks_at),
     ]
 }

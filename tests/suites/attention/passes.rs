@@ -1,5 +1,7 @@
 //! Forward and backward against the reference, for every tensor.
 
+use std::cell::RefCell;
+
 use host::device::Device;
 use onegraph_tests::lab::Lab;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -24,17 +26,22 @@ const SIZES: [(usize, usize); 11] =
 ///
 /// F32: what the design asks of every tensor; sums are at most 64 long and the chain is twelve stages deep, so that rounding leaves
 /// about 1e-6. Bf16: a value near a tie of bf16 falls on the other side when f32 and float64 differ by more than its distance.
-/// They differ by about 2^-22 of it, and bf16's steps are 2^-8, so that one operand in some 2^12 moves by 2^-8: a relative L2 error
-/// of 2^-8 2^-6 a stage, and 2^-9 with some twenty stages to a gradient and few rows.
-pub fn tolerance(precision: Precision) -> f64 {
+/// They differ by about 2^-22 of it, and bf16's steps are 2^-8, so that one operand in some 2^12 moves by 2^-8. A query or key that
+/// moves so moves its scores, here up to 10, by up to 10 2^-8, and with them the weights of its row, one of some ten: 2^-8. Twice that for
+/// several at once.
+fn tolerance(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-5,
-        Precision::Bf16 => 2f64.powi(-9),
+        Precision::Bf16 => 2f64.powi(-7),
     }
 }
 
-/// Compares in L2, relative to the reference's norm; prints the share of the tolerance that was used.
-pub fn compare(what: &str, got: &[f32], want: &[f64], tolerance: f64) -> Outcome {
+/// Error that half of all tensors may have with rounded operands, since most rows have no operand that moves. A product that rounded at
+/// another place would be off by some 2^-9 in every tensor.
+const MEDIAN: f64 = 1.0 / 4096.0;
+
+/// Compares in L2, relative to the reference's norm; prints the share of the tolerance that was used. Returns the relative error.
+pub fn compare(what: &str, got: &[f32], want: &[f64], tolerance: f64) -> Result<f64, Failed> {
     ensure!(got.len() == want.len(), "{what}: {} elements, {} expected", got.len(), want.len());
     let square = |sum: f64, x: f64| sum + x * x;
     let size = want.iter().copied().fold(0.0, square).sqrt();
@@ -42,7 +49,7 @@ pub fn compare(what: &str, got: &[f32], want: &[f64], tolerance: f64) -> Outcome
     let share = error / (size * tolerance + 1e-30);
     ensure!(share <= 1.0, "{what}: relative error {:e}, {share:.3} of the tolerance", error / size);
     println!("{what}: {:.1}% of the tolerance used", 100.0 * share);
-    Ok(())
+    Ok(share * tolerance)
 }
 
 fn each_problem(device: &Device, check: impl Fn(&Lab<'_>, &Problem, Precision, u32, &str) -> Outcome) -> Outcome {
@@ -63,11 +70,12 @@ fn the_output_is_the_references(device: &Device) -> Outcome {
     each_problem(device, |lab, problem, precision, n_threads, what| {
         let want = problem.reference(precision).output;
         let got = problem.forward(lab, precision, n_threads)?;
-        compare(&format!("output, {what}"), &got, &want.values, tolerance(precision))
+        compare(&format!("output, {what}"), &got, &want.values, tolerance(precision)).map(drop)
     })
 }
 
 fn every_gradient_is_the_references(device: &Device) -> Outcome {
+    let errors = RefCell::new(Vec::new());
     each_problem(device, |lab, problem, precision, n_threads, what| {
         let want = problem.reference_gradients(precision);
         let got = problem.gradients(lab, precision, n_threads)?;
@@ -76,11 +84,20 @@ fn every_gradient_is_the_references(device: &Device) -> Outcome {
             let range = tensor.offset - first..tensor.range().end - first;
             ensure!(got[end..range.start].iter().all(|&gap| gap == 0.0), "the gap before {} is not 0", tensor.name);
             end = range.end;
-            compare(&format!("{}, {what}", tensor.name), &got[range], want.slice(&tensor.name), tolerance(precision))?;
+            let (name, want) = (format!("{}, {what}", tensor.name), want.slice(&tensor.name));
+            let error = compare(&name, &got[range], want, tolerance(precision))?;
+            if precision == Precision::Bf16 {
+                errors.borrow_mut().push(error);
+            }
         }
         ensure!(got[end..].iter().all(|&gap| gap == 0.0), "the gap at the end is not 0");
         Ok(())
-    })
+    })?;
+    let mut errors = errors.into_inner();
+    errors.sort_by(f64::total_cmp);
+    let median = errors[errors.len() / 2];
+    ensure!(median <= MEDIAN, "half of all tensors are off by {median:e} or more");
+    Ok(())
 }
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
