@@ -7,6 +7,8 @@ use core::ops::{Add, Mul, Sub};
 
 use shared_types::Precision;
 
+use crate::math;
+
 #[cfg(not(target_arch = "x86_64"))]
 use self::plain as unit;
 #[cfg(target_arch = "x86_64")]
@@ -63,6 +65,27 @@ impl Four {
             Precision::Bf16 => Self(unit::rounded(self.0)),
             Precision::F32 => self,
         }
+    }
+
+    /// The greater of each two; that of `other` where one is NaN.
+    #[inline(always)]
+    pub fn max(self, other: Self) -> Self {
+        Self(unit::max(self.0, other.0))
+    }
+
+    /// e^x for x <= 0, as [`math::exp_nonpositive`]: the same arithmetic, and the same bits where products and sums are not fused.
+    #[inline(always)]
+    pub fn exp_nonpositive(self) -> Self {
+        let shifted = self * Self::splat(core::f32::consts::LOG2_E) + Self::splat(math::WHOLE);
+        let n = shifted - Self::splat(math::WHOLE);
+        let r = (self - n * Self::splat(math::LN_2_HIGH)) - n * Self::splat(math::LN_2_LOW);
+        let mut series = Self::splat(math::EXP_SERIES[0]);
+        for coefficient in &math::EXP_SERIES[1..] {
+            series = Self::splat(*coefficient) + r * series;
+        }
+        let series = Self::splat(1.0) + (r + r * r * series);
+        // Under -87 the power is none.
+        Self(unit::zero_below(self.0, -87.0, (series * Self(unit::power_of_two(shifted.0))).0))
     }
 
     /// (l0 + l1) + (l2 + l3).
@@ -143,6 +166,23 @@ mod plain {
     }
 
     #[inline(always)]
+    pub fn max(a: Vector, b: Vector) -> Vector {
+        core::array::from_fn(|lane| if a[lane] > b[lane] { a[lane] } else { b[lane] })
+    }
+
+    /// 2 to the whole number in the lowest bits.
+    #[inline(always)]
+    pub fn power_of_two(shifted: Vector) -> Vector {
+        shifted.map(|shifted| f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits())))
+    }
+
+    /// 0 where x < `least`, else the value; so for a NaN.
+    #[inline(always)]
+    pub fn zero_below(x: Vector, least: f32, value: Vector) -> Vector {
+        core::array::from_fn(|lane| if x[lane] < least { 0.0 } else { value[lane] })
+    }
+
+    #[inline(always)]
     pub fn rounded([a, b, c, d]: Vector) -> Vector {
         let ((a, b), (c, d)) = (unpack_bf16x2(pack_bf16x2(a, b)), unpack_bf16x2(pack_bf16x2(c, d)));
         [a, b, c, d]
@@ -158,8 +198,9 @@ mod plain {
 mod sse {
     use core::arch::x86_64::{
         __m128, _mm_add_epi32, _mm_add_ps, _mm_and_ps, _mm_and_si128, _mm_andnot_ps, _mm_castps_si128,
-        _mm_castsi128_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_mul_ps, _mm_or_ps, _mm_set1_epi32, _mm_setzero_si128,
-        _mm_shuffle_ps, _mm_srli_epi32, _mm_sub_ps, _mm_unpacklo_epi16,
+        _mm_castsi128_ps, _mm_cmplt_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_max_ps, _mm_mul_ps, _mm_or_ps,
+        _mm_set1_epi32, _mm_set1_ps, _mm_setzero_si128, _mm_shuffle_ps, _mm_slli_epi32, _mm_srli_epi32, _mm_sub_ps,
+        _mm_unpacklo_epi16,
     };
 
     pub type Vector = __m128;
@@ -218,6 +259,29 @@ mod sse {
         unsafe { _mm_mul_ps(a, b) }
     }
 
+    #[inline(always)]
+    pub fn max(a: Vector, b: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_max_ps(a, b) }
+    }
+
+    /// 2 to the whole number in the lowest bits.
+    #[inline(always)]
+    pub fn power_of_two(shifted: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe {
+            let exponent = _mm_slli_epi32::<23>(_mm_castps_si128(shifted));
+            _mm_castsi128_ps(_mm_add_epi32(exponent, _mm_castps_si128(_mm_set1_ps(1.0))))
+        }
+    }
+
+    /// 0 where x < `least`, else the value; so for a NaN.
+    #[inline(always)]
+    pub fn zero_below(x: Vector, least: f32, value: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_andnot_ps(_mm_cmplt_ps(x, _mm_set1_ps(least)), value) }
+    }
+
     /// Half of a bf16's step, less one where it is even, carries into the bits that stay. A NaN is left as it is, since the carry
     /// could make a number of it.
     #[inline(always)]
@@ -245,7 +309,7 @@ mod tests {
     use shared_types::Precision;
 
     use super::Four;
-    use crate::operand;
+    use crate::{math, operand};
 
     #[test]
     fn lanes_keep_their_places() {
@@ -263,6 +327,23 @@ mod tests {
         // 1, -2, 2^-126, and the largest finite bf16.
         let wide = Four::widened([0x3f80, 0xc000, 0x0080, 0x7f7f]).lanes();
         assert_eq!(wide, [1.0, -2.0, f32::MIN_POSITIVE, f32::from_bits(0x7f7f_0000)]);
+    }
+
+    #[test]
+    fn exponentials_are_those_of_single_ones() {
+        let at_the_ends = [0.0, -0.0, -87.0, -87.1, f32::MIN, f32::NEG_INFINITY, f32::NAN, -f32::MIN_POSITIVE];
+        for x in (0..100_000).map(|i| -1e-3 * i as f32).chain(at_the_ends) {
+            let [got, ..] = Four::splat(x).exp_nonpositive().lanes();
+            let want = math::exp_nonpositive(x);
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x}: {got} {want}");
+        }
+    }
+
+    #[test]
+    fn the_greater_one_lets_a_nan_behind_it_through() {
+        let (left, right) = (Four::new([1.0, 2.0, f32::NAN, 4.0]), Four::new([3.0, 1.0, 5.0, f32::NAN]));
+        let [a, b, c, d] = left.max(right).lanes();
+        assert!((a, b, c) == (3.0, 2.0, 5.0) && d.is_nan());
     }
 
     #[test]

@@ -4,7 +4,6 @@ use cuda_std::prelude::*;
 
 use super::axis::{Place, Units};
 use crate::four::Four;
-use crate::math;
 use crate::tile_product::Rows;
 
 /// Runs over four queries of a unit at a time: the unit's scores, and the first query.
@@ -64,21 +63,16 @@ pub(super) fn softmax_backward(
 /// Replaces S by exp(scale (S - max over keys)) for four queries; 1 / the sum over keys. A NaN among the keys goes into all of them.
 #[inline(always)]
 fn exponentials(scores: Rows, n_tokens: usize, query: usize, scale: f32) -> Four {
-    let mut most = scores.four(0, query).lanes();
+    let mut most = scores.four(0, query);
     for key in 1..n_tokens {
-        let of_key = scores.four(key, query).lanes();
-        for i in 0..4 {
-            most[i] = if of_key[i] > most[i] { of_key[i] } else { most[i] };
-        }
+        most = scores.four(key, query).max(most);
     }
-    let (most, scale) = (Four::new(most), Four::splat(scale));
+    let scale = Four::splat(scale);
     let mut sum = Four::ZERO;
     for key in 0..n_tokens {
-        let [a, b, c, d] = ((scores.four(key, query) - most) * scale).lanes();
-        let of_key =
-            [math::exp_nonpositive(a), math::exp_nonpositive(b), math::exp_nonpositive(c), math::exp_nonpositive(d)];
-        scores.from.store(scores.first + key * scores.stride + query, of_key);
-        sum = sum + Four::new(of_key);
+        let of_key = ((scores.four(key, query) - most) * scale).exp_nonpositive();
+        scores.from.store(scores.first + key * scores.stride + query, of_key.lanes());
+        sum = sum + of_key;
     }
     let [a, b, c, d] = sum.lanes();
     Four::new([1.0 / a, 1.0 / b, 1.0 / c, 1.0 / d])
