@@ -1,7 +1,7 @@
 //! Products of small tiles by multiply-adds: a thread makes a few rows and columns in registers.
 //!
-//! [`dots`], [`blends`] and [`outer_sums`] take operands by four from wherever they lie; [`nt`], [`nn`] and [`tn`] are they with a
-//! left operand in shared memory, f32 and already rounded, and weights in global memory or another such operand on the right.
+//! [`dots`], [`blends`] and [`outer_sums`] take any [`Operand`]; [`nt`], [`nn`] and [`tn`] are they with a left operand in shared memory,
+//! f32 and already rounded, and weights in global memory or another such operand on the right.
 //! Sums over k ascend, in [`dots`] in four parts by k mod 4; off by at most k 2^-23 sum |a b|.
 
 use cuda_std::prelude::*;
@@ -17,21 +17,35 @@ pub(crate) const NT_COLUMNS: usize = 2;
 /// Columns that a thread makes in [`nn`] and [`tn`], [`blends`] and [`outer_sums`].
 pub(crate) const WIDE: usize = 8;
 
-/// sum_k a_i\[k\] b_j\[k\] over k < K: `left(i, k)` is a_i\[k..k + 4\], `right(j, k)` likewise.
+/// A matrix that a product takes. A trait and no closures, whose calls would not all be inlined.
+pub(crate) trait Operand {
+    /// Columns `column..column + 4` of a row.
+    fn four(&self, row: usize, column: usize) -> Four;
+
+    /// Columns `column..column + 8` of a row.
+    #[inline(always)]
+    fn wide(&self, row: usize, column: usize) -> [Four; 2] {
+        [self.four(row, column), self.four(row, column + 4)]
+    }
+}
+
+/// A B^T over K columns of each: rows `row..row + 4` of A and the two `columns` of the product, rows of B.
 #[inline(always)]
 pub(crate) fn dots<const K: usize>(
-    left: impl Fn(usize, usize) -> Four,
-    right: impl Fn(usize, usize) -> Four,
+    a: &impl Operand,
+    row: usize,
+    b: &impl Operand,
+    columns: [usize; NT_COLUMNS],
 ) -> [[f32; NT_COLUMNS]; EACH_ROWS] {
     let (mut first, mut second) = ([Four::ZERO; EACH_ROWS], [Four::ZERO; EACH_ROWS]);
     let mut k = 0;
     while k < K {
-        let mut of_left = [Four::ZERO; EACH_ROWS];
+        let mut left = [Four::ZERO; EACH_ROWS];
         for i in 0..EACH_ROWS {
-            of_left[i] = left(i, k);
+            left[i] = a.four(row + i, k);
         }
-        add_products(&mut first, &of_left, right(0, k));
-        add_products(&mut second, &of_left, right(1, k));
+        add_products(&mut first, &left, b.four(columns[0], k));
+        add_products(&mut second, &left, b.four(columns[1], k));
         k += 4;
     }
     let mut results = [[0.0; NT_COLUMNS]; EACH_ROWS];
@@ -48,24 +62,26 @@ fn add_products(sums: &mut [Four; EACH_ROWS], left: &[Four; EACH_ROWS], right: F
     }
 }
 
-/// sum_k a_i\[k\] b_k over k < `depth`, a multiple of 4: `left(i, k)` is a_i\[k..k + 4\], `right(k)` eight columns of row k of b.
+/// A B over `depth` columns of A, a multiple of 4: rows `row..row + M`, columns `column..column + 8`.
 #[inline(always)]
 pub(crate) fn blends<const M: usize>(
+    a: &impl Operand,
+    row: usize,
+    b: &impl Operand,
+    column: usize,
     depth: usize,
-    left: impl Fn(usize, usize) -> Four,
-    right: impl Fn(usize) -> [Four; 2],
 ) -> [[Four; 2]; M] {
     let mut sums = [[Four::ZERO; 2]; M];
     let mut k = 0;
     while k < depth {
-        let mut of_left = [Four::ZERO; M];
+        let mut left = [Four::ZERO; M];
         for i in 0..M {
-            of_left[i] = left(i, k);
+            left[i] = a.four(row + i, k);
         }
-        step::<0, M>(&mut sums, &of_left, right(k));
-        step::<1, M>(&mut sums, &of_left, right(k + 1));
-        step::<2, M>(&mut sums, &of_left, right(k + 2));
-        step::<3, M>(&mut sums, &of_left, right(k + 3));
+        step::<0, M>(&mut sums, &left, b.wide(k, column));
+        step::<1, M>(&mut sums, &left, b.wide(k + 1, column));
+        step::<2, M>(&mut sums, &left, b.wide(k + 2, column));
+        step::<3, M>(&mut sums, &left, b.wide(k + 3, column));
         k += 4;
     }
     sums
@@ -81,16 +97,18 @@ fn step<const L: usize, const M: usize>(sums: &mut [[Four; 2]; M], left: &[Four;
     }
 }
 
-/// sum_k a\[k, i\] b\[k, j\] over k < `depth`: `left(k)` is four columns of row k of a, `right(k)` eight of row k of b.
+/// A^T B over `depth` rows of each: rows `row..row + 4`, columns `column..column + 8`.
 #[inline(always)]
 pub(crate) fn outer_sums(
+    a: &impl Operand,
+    row: usize,
+    b: &impl Operand,
+    column: usize,
     depth: usize,
-    left: impl Fn(usize) -> Four,
-    right: impl Fn(usize) -> [Four; 2],
 ) -> [[Four; 2]; EACH_ROWS] {
     let mut sums = [[Four::ZERO; 2]; EACH_ROWS];
     for k in 0..depth {
-        let (left, right) = (left(k), right(k));
+        let (left, right) = (a.four(k, row), b.wide(k, column));
         let spread = [left.spread::<0>(), left.spread::<1>(), left.spread::<2>(), left.spread::<3>()];
         for i in 0..EACH_ROWS {
             sums[i][0] = sums[i][0].add_product(spread[i], right[0]);
@@ -108,10 +126,7 @@ pub(crate) fn nt<const K: usize>(
     column: usize,
     precision: Precision,
 ) -> [[f32; NT_COLUMNS]; EACH_ROWS] {
-    let row_words = K * precision.words();
-    let w: [_; NT_COLUMNS] =
-        core::array::from_fn(|j| w.sub((column + j) * row_words..(column + j) * row_words + row_words));
-    dots::<K>(|i, k| Four::new(a[i].load(k)), |j, k| weights(&w[j], k, precision))
+    dots::<K>(&Separate(a), 0, &Matrix { operands: w, precision, first: 0, width: K }, [column, column + 1])
 }
 
 /// sum_k a_i\[k\] W\[first + k, column + j\] over k < `depth`, a multiple of 4, of W `[any, N]`.
@@ -124,11 +139,8 @@ pub(crate) fn nn<const M: usize, const N: usize>(
     depth: usize,
     precision: Precision,
 ) -> [[f32; WIDE]; M] {
-    let right = |k: usize| {
-        let at = (first + k) * N + column;
-        [weights(w, at, precision), weights(w, at + 4, precision)]
-    };
-    let sums = blends::<M>(depth, |i, k| Four::new(a[i].load(k)), right);
+    let w = Matrix { operands: w, precision, first: first * N, width: N };
+    let sums = blends::<M>(&Separate(a), 0, &w, column, depth);
     let mut results = [[0.0; WIDE]; M];
     for (result, [low, high]) in results.iter_mut().zip(&sums) {
         *result = joined(low.lanes(), high.lanes());
@@ -136,12 +148,32 @@ pub(crate) fn nn<const M: usize, const N: usize>(
     results
 }
 
-/// Weights `at..at + 4`.
-#[inline(always)]
-pub(crate) fn weights(w: &GlobalSlice<u16>, at: usize, precision: Precision) -> Four {
-    match precision {
-        Precision::Bf16 => Four::widened(w.load(at)),
-        Precision::F32 => Four::new(operand::load4(w, at, precision)),
+/// Rows that lie apart, f32 in shared memory.
+struct Separate<const M: usize>([SharedSlice<f32>; M]);
+
+impl<const M: usize> Operand for Separate<M> {
+    #[inline(always)]
+    fn four(&self, row: usize, column: usize) -> Four {
+        Four::new(self.0[row].load(column))
+    }
+}
+
+/// A matrix of weights `[any, width]` from operand `first` on.
+pub(crate) struct Matrix<'a> {
+    pub operands: &'a GlobalSlice<'a, u16>,
+    pub precision: Precision,
+    pub first: usize,
+    pub width: usize,
+}
+
+impl Operand for Matrix<'_> {
+    #[inline(always)]
+    fn four(&self, row: usize, column: usize) -> Four {
+        let at = self.first + row * self.width + column;
+        match self.precision {
+            Precision::Bf16 => Four::widened(self.operands.load(at)),
+            Precision::F32 => Four::new(operand::load4(self.operands, at, self.precision)),
+        }
     }
 }
 
@@ -158,17 +190,12 @@ impl Rows {
     pub fn new(from: SharedSlice<f32>, stride: usize) -> Self {
         Self { from, first: 0, stride }
     }
+}
 
-    /// Columns `column..column + 4` of a row.
+impl Operand for Rows {
     #[inline(always)]
-    pub fn four(&self, row: usize, column: usize) -> Four {
+    fn four(&self, row: usize, column: usize) -> Four {
         Four::new(self.from.load(self.first + row * self.stride + column))
-    }
-
-    /// Columns `column..column + 8` of a row.
-    #[inline(always)]
-    pub fn wide(&self, row: usize, column: usize) -> [Four; 2] {
-        [self.four(row, column), self.four(row, column + 4)]
     }
 }
 
@@ -186,7 +213,7 @@ pub(crate) fn tn(
     let across = n / WIDE;
     for piece in share {
         let (row, column) = (piece / across * EACH_ROWS, piece % across * WIDE);
-        let sums = outer_sums(depth, |k| a.four(k, row), |k| b.wide(k, column));
+        let sums = outer_sums(&a, row, &b, column, depth);
         for (i, row_sums) in sums.iter().enumerate() {
             for (j, sum) in row_sums.iter().enumerate() {
                 let at = (row + i) * n + column + 4 * j;

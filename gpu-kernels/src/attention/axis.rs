@@ -3,11 +3,11 @@
 use cuda_std::prelude::*;
 use shared_types::Precision;
 
-use super::parameters::{Block, Matrix, Parameters};
+use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
 use crate::four::Four;
 use crate::tile::{BARS, Team, Tile};
-use crate::tile_product::{NT_COLUMNS, Rows, dots};
+use crate::tile_product::{Matrix, NT_COLUMNS, Operand, dots};
 
 /// Elements of a tile's bars, and of what holds scores.
 pub(super) const TILE: usize = BARS * WIDTH;
@@ -85,16 +85,11 @@ pub(super) fn each_units<A: Axis>(tile: Tile, run: impl Fn(Units)) {
     }
 }
 
-/// Four rows of `x` from `row` on times four of `y` from `column` on: element j of result i is x_{row + i} . y_{column + j} over K.
+/// A B^T over K columns of each: rows `row..row + 4` of A, four columns of the product from `column` on.
 #[inline(always)]
-pub(super) fn four_dots<const K: usize>(
-    x: Rows,
-    row: usize,
-    column: usize,
-    y: impl Fn(usize, usize) -> Four,
-) -> [Four; 4] {
-    let half = |column: usize| dots::<K>(|i, k| x.four(row + i, k), |j, k| y(column + j, k));
-    let (low, high) = (half(column), half(column + NT_COLUMNS));
+pub(super) fn four_dots<const K: usize>(a: &impl Operand, row: usize, b: &impl Operand, column: usize) -> [Four; 4] {
+    let low = dots::<K>(a, row, b, [column, column + 1]);
+    let high = dots::<K>(a, row, b, [column + NT_COLUMNS, column + NT_COLUMNS + 1]);
     let mut sums = [Four::ZERO; 4];
     for (i, sum) in sums.iter_mut().enumerate() {
         *sum = Four::new([low[i][0], low[i][1], high[i][0], high[i][1]]);

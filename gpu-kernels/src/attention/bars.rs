@@ -3,10 +3,10 @@
 use cuda_std::prelude::*;
 
 use super::axis::{Axis, Place, Units, four_dots, inverse_rms};
-use super::parameters::{Block, Matrix, Parameters};
+use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
 use crate::four::Four;
-use crate::tile_product::{EACH_ROWS, Rows, WIDE, blends, outer_sums, tn};
+use crate::tile_product::{EACH_ROWS, Matrix, Operand, Rows, WIDE, blends, outer_sums, tn};
 
 /// Columns of a head.
 const HEAD: usize = WIDTH / N_HEADS;
@@ -71,7 +71,7 @@ impl Axis for Bars {
         const ACROSS: usize = WIDTH / 4;
         for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
             let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
-            let sums = four_dots::<WIDTH>(Rows::new(*x, WIDTH), bar, column, |j, k| w.four(j, k));
+            let sums = four_dots::<WIDTH>(&Rows::new(*x, WIDTH), bar, w, column);
             for (i, sum) in sums.iter().enumerate() {
                 put((bar + i) * WIDTH + column, *sum);
             }
@@ -84,7 +84,7 @@ impl Axis for Bars {
         let dy = Rows::new(*dy, WIDTH);
         for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
             let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
-            let sums = blends::<EACH_ROWS>(WIDTH, |i, k| dy.four(bar + i, k), |k| w.wide(k, column));
+            let sums = blends::<EACH_ROWS>(&dy, bar, w, column, WIDTH);
             for (i, [low, high]) in sums.iter().enumerate() {
                 let at = (bar + i) * WIDTH + column;
                 put(at, *low);
@@ -107,7 +107,7 @@ impl Axis for Bars {
             let (slot, piece) = (item / (across * across), item % (across * across));
             let (row, column) = (piece / across * 4, piece % across * 4);
             let (x, y) = (of_unit(x, units.first + slot, window), of_unit(y, units.first + slot, window));
-            let sums = four_dots::<HEAD>(x, row, column, |j, k| y.four(j, k));
+            let sums = four_dots::<HEAD>(&x, row, &y, column);
             for (i, sum) in sums.iter().enumerate() {
                 scores.store(slot * window * window + (row + i) * window + column, sum.lanes());
             }
@@ -125,7 +125,7 @@ impl Axis for Bars {
         let window = place.tile.window;
         each_piece(units, place, |slot, unit, token, column| {
             let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
-            let sums = outer_sums(window, |k| scores.four(k, token), |k| x.wide(k, column));
+            let sums = outer_sums(&scores, token, &x, column, window);
             put_rows(&sums, start(unit, window) + token * WIDTH + column, &put);
         });
     }
@@ -141,7 +141,7 @@ impl Axis for Bars {
         let window = place.tile.window;
         each_piece(units, place, |slot, unit, token, column| {
             let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
-            let sums = blends::<EACH_ROWS>(window, |i, k| scores.four(token + i, k), |k| x.wide(k, column));
+            let sums = blends::<EACH_ROWS>(&scores, token, &x, column, window);
             put_rows(&sums, start(unit, window) + token * WIDTH + column, &put);
         });
     }

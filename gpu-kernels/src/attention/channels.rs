@@ -3,10 +3,10 @@
 use cuda_std::prelude::*;
 
 use super::axis::{Axis, Place, TILE, Units, inverse_rms};
-use super::parameters::{Block, Matrix, Parameters};
+use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
 use crate::four::Four;
-use crate::tile_product::{EACH_ROWS, NT_COLUMNS, Rows, WIDE, blends, dots, outer_sums};
+use crate::tile_product::{EACH_ROWS, Matrix, NT_COLUMNS, Operand, Rows, WIDE, blends, dots, outer_sums};
 
 /// Scores `[64, 64]` of a unit; one unit is gone through at a time.
 const _: () = assert!(TILE == WIDTH * WIDTH);
@@ -81,7 +81,7 @@ impl Axis for Channels {
         let window = place.tile.window;
         each_piece(place, |row, bar, channel| {
             let x = of_row(x, row, window);
-            let sums = blends::<EACH_ROWS>(window, |i, k| w.four(bar + i, k), |k| x.wide(k, channel));
+            let sums = blends::<EACH_ROWS>(w, bar, &x, channel, window);
             put_rows::<EACH_ROWS>(&sums, x.first + bar * WIDTH + channel, &put);
         });
     }
@@ -91,7 +91,7 @@ impl Axis for Channels {
         let window = place.tile.window;
         each_piece(place, |row, bar, channel| {
             let dy = of_row(dy, row, window);
-            let sums = outer_sums(window, |k| w.four(k, bar), |k| dy.wide(k, channel));
+            let sums = outer_sums(w, bar, &dy, channel, window);
             put_rows::<EACH_ROWS>(&sums, dy.first + bar * WIDTH + channel, &put);
         });
     }
@@ -105,7 +105,7 @@ impl Axis for Channels {
             let mut sums = [[0.0; NT_COLUMNS]; EACH_ROWS];
             for row in 0..place.tile.n_rows {
                 let (dy, x) = (of_row(dy, row, window), of_row(x, row, window));
-                let of_row = dots::<WIDTH>(|i, k| dy.four(output + i, k), |j, k| x.four(input + j, k));
+                let of_row = dots::<WIDTH>(&dy, output, &x, [input, input + 1]);
                 for (sums, of_row) in sums.iter_mut().zip(&of_row) {
                     *sums = [sums[0] + of_row[0], sums[1] + of_row[1]];
                 }
@@ -125,7 +125,7 @@ impl Axis for Channels {
         let (x, y) = (of_unit(x, units.first, window), of_unit(y, units.first, window));
         for piece in place.team.each(WIDTH / EACH_ROWS * ACROSS) {
             let (row, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
-            let sums = outer_sums(window / N_HEADS, |k| x.four(k, row), |k| y.wide(k, column));
+            let sums = outer_sums(&x, row, &y, column, window / N_HEADS);
             put_rows::<EACH_ROWS>(&sums, row * WIDTH + column, &|at, sum: Four| scores.store(at, sum.lanes()));
         }
     }
@@ -162,7 +162,7 @@ impl Axis for Channels {
         for piece in place.team.each(WIDTH / EACH_ROWS * across) {
             let (token, bar) = (piece / across * EACH_ROWS, piece % across * NT_COLUMNS);
             // Of a head with an odd number of bars the last is made twice and stored once.
-            let sums = dots::<WIDTH>(|i, k| scores.four(token + i, k), |j, k| x.four((bar + j).min(width - 1), k));
+            let sums = dots::<WIDTH>(&scores, token, &x, [bar, (bar + 1).min(width - 1)]);
             for j in 0..NT_COLUMNS.min(width - bar) {
                 let sum = [sums[0][j], sums[1][j], sums[2][j], sums[3][j]];
                 put(x.first + (bar + j) * WIDTH + token, Four::new(sum));
@@ -233,7 +233,7 @@ fn sum_keys_of<const M: usize>(
     let (x, scores) = (of_unit(x, units.first, window), Rows::new(*scores, WIDTH));
     for piece in place.team.each(window / N_HEADS / M * ACROSS) {
         let (bar, token) = (piece / ACROSS * M, piece % ACROSS * WIDE);
-        let sums = blends::<M>(WIDTH, |i, k| x.four(bar + i, k), |k| scores.wide(k, token));
+        let sums = blends::<M>(&x, bar, &scores, token, WIDTH);
         put_rows::<M>(&sums, x.first + bar * WIDTH + token, &put);
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn embed(
     let (bars, weight, window) = (Rows::new(*scratch, N_FEATURES), p.matrix(EMBED, N_FEATURES), place.tile.window);
     for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
         let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
-        let sums = super::axis::four_dots::<N_FEATURES>(bars, bar, column, |j, k| weight.four(j, k));
+        let sums = super::axis::four_dots::<N_FEATURES>(&bars, bar, &weight, column);
         for (i, sum) in sums.iter().enumerate() {
             let position = positions.load((bar + i) % window * WIDTH + column);
             let x = *sum + p.four(EMBED_BIAS, column) + Four::new(position);

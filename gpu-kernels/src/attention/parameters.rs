@@ -5,7 +5,7 @@ use shared_types::Precision;
 
 use super::{N_FEATURES, WIDTH};
 use crate::four::Four;
-use crate::tile_product;
+use crate::tile_product::Matrix;
 
 /// `embed.weight` `[64, 24]`: first element, from the attention's first tensor on.
 pub const EMBED: usize = 0;
@@ -80,27 +80,5 @@ impl Parameters<'_> {
     #[inline(always)]
     pub fn four(&self, first: usize, index: usize) -> Four {
         Four::new(self.flat.load(first + index))
-    }
-}
-
-/// A matrix of weights, as operands.
-pub(super) struct Matrix<'a> {
-    operands: &'a GlobalSlice<'a, u16>,
-    precision: Precision,
-    first: usize,
-    width: usize,
-}
-
-impl Matrix<'_> {
-    /// Columns `column..column + 4` of a row.
-    #[inline(always)]
-    pub fn four(&self, row: usize, column: usize) -> Four {
-        tile_product::weights(self.operands, self.first + row * self.width + column, self.precision)
-    }
-
-    /// Columns `column..column + 8` of a row.
-    #[inline(always)]
-    pub fn wide(&self, row: usize, column: usize) -> [Four; 2] {
-        [self.four(row, column), self.four(row, column + 4)]
     }
 }

@@ -4,7 +4,7 @@ use cuda_std::prelude::*;
 
 use super::axis::{Place, Units};
 use crate::four::Four;
-use crate::tile_product::Rows;
+use crate::tile_product::{Operand, Rows};
 
 /// Runs over four queries of a unit at a time: the unit's scores, and the first query.
 #[inline(always)]
