@@ -41,8 +41,8 @@ pub(crate) fn dots<const K: usize>(
     let mut k = 0;
     while k < K {
         let mut left = [Four::ZERO; EACH_ROWS];
-        for i in 0..EACH_ROWS {
-            left[i] = a.four(row + i, k);
+        for (i, left) in left.iter_mut().enumerate() {
+            *left = a.four(row + i, k);
         }
         add_products(&mut first, &left, b.four(columns[0], k));
         add_products(&mut second, &left, b.four(columns[1], k));
@@ -75,8 +75,8 @@ pub(crate) fn blends<const M: usize>(
     let mut k = 0;
     while k < depth {
         let mut left = [Four::ZERO; M];
-        for i in 0..M {
-            left[i] = a.four(row + i, k);
+        for (i, left) in left.iter_mut().enumerate() {
+            *left = a.four(row + i, k);
         }
         step::<0, M>(&mut sums, &left, b.wide(k, column));
         step::<1, M>(&mut sums, &left, b.wide(k + 1, column));

@@ -163,9 +163,10 @@ impl Axis for Channels {
             let (token, bar) = (piece / across * EACH_ROWS, piece % across * NT_COLUMNS);
             // Of a head with an odd number of bars the last is made twice and stored once.
             let sums = dots::<WIDTH>(&scores, token, &x, [bar, (bar + 1).min(width - 1)]);
-            for j in 0..NT_COLUMNS.min(width - bar) {
-                let sum = [sums[0][j], sums[1][j], sums[2][j], sums[3][j]];
-                put(x.first + (bar + j) * WIDTH + token, Four::new(sum));
+            let sum_of = |j: usize| Four::new([sums[0][j], sums[1][j], sums[2][j], sums[3][j]]);
+            put(x.first + bar * WIDTH + token, sum_of(0));
+            if bar + 1 < width {
+                put(x.first + (bar + 1) * WIDTH + token, sum_of(1));
             }
         }
     }
