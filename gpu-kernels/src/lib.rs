@@ -3,6 +3,7 @@
 pub mod adamw;
 mod alone;
 pub mod atoms;
+pub mod attention;
 mod block;
 pub mod boundary;
 pub mod branches;
@@ -42,6 +43,8 @@ pub mod settle;
 pub mod spectral;
 pub mod sweep;
 pub mod temporal;
+mod tile;
+mod tile_product;
 pub mod transitions;
 pub mod trunk;
 pub mod vaccine;

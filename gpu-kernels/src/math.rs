@@ -7,8 +7,12 @@
 use cuda_std::{GpuFloat, fast};
 
 /// ln 2 in two parts: the first has 9 bits, so that a whole number of up to 15 bits times it is exact.
-const LN_2_HIGH: f32 = 355.0 / 512.0;
-const LN_2_LOW: f32 = -2.121_944_4e-4;
+pub(crate) const LN_2_HIGH: f32 = 355.0 / 512.0;
+pub(crate) const LN_2_LOW: f32 = -2.121_944_4e-4;
+/// 1.5 * 2^23: adding it leaves a number of at most 2^22 as a whole number in the lowest bits.
+pub(crate) const WHOLE: f32 = 12_582_912.0;
+/// 1 / 7! down to 1 / 2!: Taylor's series of (e^r - 1 - r) / r^2, the highest power first.
+pub(crate) const EXP_SERIES: [f32; 6] = [1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5];
 
 /// Square root, correctly rounded.
 #[inline(always)]
@@ -130,13 +134,12 @@ pub fn ln_1p(x: f32) -> f32 {
 /// series to r^7 leaves r^8 / 8! < 6e-9. The last two additions round: 2^-24 each of a result of at least 0.7.
 #[inline(always)]
 pub fn exp_nonpositive(x: f32) -> f32 {
-    /// Adding it leaves a number of at most 2^22 as a whole number in the lowest bits.
-    const WHOLE: f32 = 12_582_912.0;
     let shifted = x * core::f32::consts::LOG2_E + WHOLE;
     let n = shifted - WHOLE;
     let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
-    let tail = 1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5_040.0)));
-    let series = 1.0 + (r + r * r * (0.5 + r * (1.0 / 6.0 + r * tail)));
+    let [seventh, sixth, fifth, fourth, third, second] = EXP_SERIES;
+    let tail = fourth + r * (fifth + r * (sixth + r * seventh));
+    let series = 1.0 + (r + r * r * (second + r * (third + r * tail)));
     let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()));
     if x < -87.0 { 0.0 } else { series * scale }
 }

@@ -35,7 +35,6 @@ mod backward;
 mod forward;
 mod fragments;
 mod parameters;
-mod product;
 mod scan;
 mod scan_backward;
 mod tensor_backward;
@@ -67,34 +66,15 @@ pub const PROJECTED: usize = INNER + CHANNELS + N_HEADS;
 /// Taps of the convolution; the last lies on the present bar.
 pub const TAPS: usize = 4;
 
-/// Bars of a tile at most, and so the longest window.
-pub const BARS: usize = 64;
-/// Rows of a tile at most: those of the shortest window, 4 bars.
-const ROWS: usize = BARS / 4;
 /// Channels of a head.
 const HEAD_WIDTH: usize = INNER / N_HEADS;
 /// Outputs of in_proj that every bar needs: x, B, C, dt.
 const SCANNED: usize = CHANNELS + N_HEADS;
-/// Added to the mean square.
-const RMS_EPSILON: f32 = 1e-5;
 
 /// Blocks that leave gradients of their own, for `n_rows` rows of `window` bars: the parts of [`temporal_backward()`] in blocks of
 /// `n_threads`, or with 512 those of [`temporal_backward_tensor()`].
 pub const fn temporal_n_parts(n_rows: usize, window: usize, n_threads: u32) -> usize {
-    // One block a multiprocessor of an H200. On the CPU few, since each block's gradients are added once more.
-    n_blocks(n_rows, window, if n_threads == 1 { 8 } else { 132 })
-}
-
-const fn n_blocks(n_rows: usize, window: usize, most: usize) -> usize {
-    assert!(window >= 4 && window <= BARS && window.is_multiple_of(4), "a window is 4 to 64 bars, a multiple of 4");
-    let n_tiles = n_rows.div_ceil(BARS / window);
-    if n_tiles == 0 {
-        1
-    } else if n_tiles > most {
-        most
-    } else {
-        n_tiles
-    }
+    crate::tile::n_gradient_parts(n_rows, window, n_threads)
 }
 
 /// Launch of [`temporal_gradient()`].
@@ -108,15 +88,5 @@ pub const fn temporal_gradient_shape() -> LaunchShape {
 /// its gaps become 0. Launch: [`temporal_gradient_shape`].
 #[kernel]
 pub fn temporal_gradient(parts: GlobalSlice<f32>, gradient: GlobalSliceMut<f32>) {
-    let index = thread::index_1d() as usize;
-    if index >= gradient.len() {
-        return;
-    }
-    let mut sum = 0.0;
-    let mut at = index;
-    while at < parts.len() {
-        sum += parts.get(at);
-        at += N_PARAMETERS;
-    }
-    gradient.set(index, sum);
+    crate::tile::add_parts(&parts, &gradient);
 }

@@ -11,8 +11,9 @@ fn onegraph(arguments: &[&str]) -> Output {
 }
 
 /// Switches that are off in the preset.
-const LEARNERS: [&str; 6] = [
+const LEARNERS: [&str; 7] = [
     "learners.temporal=true",
+    "learners.attention=true",
     "learners.iqn=true",
     "learners.iql=true",
     "learners.selectivity=true",
@@ -107,22 +108,25 @@ fn a_step_fits_together() {
         }
     }
 
-    // The temporal block's output is its part of u, and its gradient what W_in sends back.
-    let (first, width) = (40, 64);
-    let (output, d_output) = (floats(&three, "online.temporal"), floats(&three, "d_temporal"));
+    // Outputs of the temporal block and the attention are their parts of u, and their gradients what W_in sends back.
+    let width = 64;
     let d_pre_in = floats(&three, "d_pre_in");
-    assert!(output.len() == u.len() / n_inputs * width && output.len() == d_output.len());
-    for (row, d_pre_in) in d_pre_in.chunks(n_outputs).enumerate() {
-        let of_row = row * width..(row + 1) * width;
-        assert_eq!(output[of_row.clone()], u[row * n_inputs + first..][..width], "row {row}");
-        for (column, d) in d_output[of_row].iter().enumerate() {
-            let w = weight.iter().skip(first + column).step_by(n_inputs);
-            let terms: Vec<f64> = d_pre_in.iter().zip(w).map(|(d, w)| d * w * factor).collect();
-            let size: f64 = terms.iter().map(|term| term.abs()).sum();
-            assert_close(*d, terms.iter().sum(), 2e-6 * size, "d_temporal");
+    for (part, first, last_weight) in [("temporal", 40, "out_proj.weight"), ("attention", 104, "channels.wo")] {
+        let (output, d_output) = (floats(&three, &format!("online.{part}")), floats(&three, &format!("d_{part}")));
+        assert!(output.len() == u.len() / n_inputs * width && output.len() == d_output.len());
+        for (row, d_pre_in) in d_pre_in.chunks(n_outputs).enumerate() {
+            let of_row = row * width..(row + 1) * width;
+            assert_eq!(output[of_row.clone()], u[row * n_inputs + first..][..width], "{part}, row {row}");
+            for (column, d) in d_output[of_row].iter().enumerate() {
+                let w = weight.iter().skip(first + column).step_by(n_inputs);
+                let terms: Vec<f64> = d_pre_in.iter().zip(w).map(|(d, w)| d * w * factor).collect();
+                let size: f64 = terms.iter().map(|term| term.abs()).sum();
+                assert_close(*d, terms.iter().sum(), 2e-6 * size, part);
+            }
         }
+        let gradient = floats(&three, &format!("gradient.{part}.{last_weight}"));
+        assert!(gradient.iter().any(|g| *g != 0.0), "{part} does not learn");
     }
-    assert!(floats(&three, "gradient.temporal.out_proj.weight").iter().any(|g| *g != 0.0));
 
     // IQN's product is h * phi, and what it adds to dJ / dh what comes back through it; the readiness is that of the step before.
     let (phi, product, h) = (floats(&three, "iqn.phi"), floats(&three, "iqn.product"), floats(&three, "online.h.2"));
@@ -221,13 +225,17 @@ fn the_documentation_has_every_name_and_no_other() {
 }
 
 #[test]
-fn without_the_temporal_block_its_buffers_are_left_out() {
+fn without_temporal_block_and_attention_their_buffers_are_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
-    let bytes = dump_with(folder.path(), 1, &["learners.temporal=false"]);
+    let bytes = dump_with(folder.path(), 1, &["learners.temporal=false", "learners.attention=false"]);
     let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
     let names = tensors.names();
-    assert!(names.iter().all(|name| !name.ends_with(".temporal") && *name != "d_temporal"), "{names:?}");
-    assert!(floats(&tensors, "gradient.temporal.out_proj.weight").iter().all(|g| *g == 0.0));
+    for (part, last_weight) in [("temporal", "out_proj.weight"), ("attention", "channels.wo")] {
+        let of_part = |name: &str| name.ends_with(&format!(".{part}")) || name == format!("d_{part}");
+        assert!(!names.iter().any(|name| of_part(name)), "{names:?}");
+        let gradient = floats(&tensors, &format!("gradient.{part}.{last_weight}"));
+        assert!(gradient.iter().all(|g| *g == 0.0), "{part} learns though it is off");
+    }
 }
 
 #[test]

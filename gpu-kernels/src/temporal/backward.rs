@@ -5,12 +5,11 @@ use shared_types::Precision;
 
 use super::forward::{self, Operands};
 use super::parameters::{N_PARAMETERS, Parameters, offset};
-use super::product::{EACH_ROWS, Rows, WIDE, nn, tn};
-use super::tile::{Back, Made, Taker, Team, Tile, tiles};
-use super::{
-    BARS, CHANNELS, INNER, N_FEATURES, PROJECTED, ROWS, SCANNED, TAPS, WIDTH, scan_backward, temporal_n_parts,
-};
+use super::tile::{Back, Made};
+use super::{CHANNELS, INNER, N_FEATURES, PROJECTED, SCANNED, TAPS, WIDTH, scan_backward, temporal_n_parts};
 use crate::operand;
+use crate::tile::{BARS, ROWS, Taker, Team, Tile, tiles};
+use crate::tile_product::{EACH_ROWS, Rows, WIDE, nn, tn};
 
 /// Launch of [`temporal_backward()`] for `n_rows` rows of `window` bars, in blocks of `n_threads`: 256 on a GPU, 1 on the CPU.
 pub const fn temporal_backward_shape(n_rows: usize, window: usize, n_threads: u32) -> LaunchShape {

@@ -4,15 +4,16 @@ use cuda_std::prelude::*;
 use shared_types::Precision;
 
 use super::parameters::{Parameters, offset};
-use super::product::{EACH_ROWS, NT_COLUMNS, nt};
-use super::tile::{Made, Taker, Team, Tile, tiles};
-use super::{BARS, INNER, N_FEATURES, PROJECTED, RMS_EPSILON, ROWS, SCANNED, WIDTH, n_blocks, scan};
+use super::tile::Made;
+use super::{INNER, N_FEATURES, PROJECTED, SCANNED, WIDTH, scan};
+use crate::tile::{BARS, RMS_EPSILON, ROWS, Taker, Team, Tile, n_tile_blocks, tiles};
+use crate::tile_product::{EACH_ROWS, NT_COLUMNS, nt};
 use crate::{math, operand};
 
 /// Launch of [`temporal_forward()`] for `n_rows` rows of `window` bars, in blocks of `n_threads`: 256 on a GPU, 1 on the CPU.
 pub const fn temporal_forward_shape(n_rows: usize, window: usize, n_threads: u32) -> LaunchShape {
     // Two blocks a multiprocessor of an H200.
-    LaunchShape::linear(n_blocks(n_rows, window, 264) as u32, n_threads).with_shared(Operands::end(Made::BYTES))
+    LaunchShape::linear(n_tile_blocks(n_rows, window, 264) as u32, n_threads).with_shared(Operands::end(Made::BYTES))
 }
 
 /// The output of the block for each row.

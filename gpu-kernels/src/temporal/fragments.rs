@@ -8,7 +8,7 @@ use cuda_std::misc::hidden;
 use cuda_std::prelude::*;
 use cuda_std::{matrix, mma};
 
-use super::tile::{Taker, Team};
+use crate::tile::{Taker, Team};
 
 /// Elements in 16 bytes.
 const UNIT: usize = 8;

@@ -3,8 +3,9 @@
 use cuda_std::{fast, prelude::*};
 
 use super::parameters::{Parameters, offset};
-use super::tile::{Made, Team, Tile};
+use super::tile::Made;
 use super::{CHANNELS, HEAD_WIDTH, INNER, N_HEADS, SCANNED, STATE, TAPS};
+use crate::tile::{Team, Tile};
 
 /// 1 / (1 + e^-x).
 #[inline(always)]

@@ -4,8 +4,9 @@ use cuda_std::prelude::*;
 
 use super::parameters::{Parameters, offset};
 use super::scan::{Filter, rate, sigmoid, weight};
-use super::tile::{Back, Made, Team, Tile};
+use super::tile::{Back, Made};
 use super::{CHANNELS, HEAD_WIDTH, INNER, N_HEADS, SCANNED, STATE, TAPS};
+use crate::tile::{Team, Tile};
 
 /// d SiLU(x) / dx, s the sigmoid of x.
 #[inline(always)]

@@ -11,8 +11,9 @@ use super::parameters::{N_PARAMETERS, Parameters, offset};
 use super::scan_backward::{self, FilterGradient};
 use super::tensor_forward::{FEATURES, Operands, put};
 use super::tensor_gradients::Sums;
-use super::tile::{Back, Made, Taker, Team, Tile, tiles};
-use super::{BARS, CHANNELS, INNER, N_FEATURES, PROJECTED, ROWS, SCANNED, TAPS, WIDTH, scan, temporal_n_parts};
+use super::tile::{Back, Made};
+use super::{CHANNELS, INNER, N_FEATURES, PROJECTED, SCANNED, TAPS, WIDTH, scan, temporal_n_parts};
+use crate::tile::{BARS, ROWS, Taker, Team, Tile, tiles};
 
 const N_THREADS: u32 = 512;
 pub(super) const N_WARPS: usize = N_THREADS as usize / 32;

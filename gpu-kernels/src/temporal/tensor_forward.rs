@@ -7,8 +7,9 @@ use shared_types::Precision;
 
 use super::fragments::{Lane, Stored, multiply, weights};
 use super::parameters::{Parameters, offset};
-use super::tile::{Made, Taker, Team, Tile, tiles};
-use super::{BARS, INNER, N_FEATURES, PROJECTED, RMS_EPSILON, ROWS, SCANNED, WIDTH, n_blocks, scan};
+use super::tile::Made;
+use super::{INNER, N_FEATURES, PROJECTED, SCANNED, WIDTH, scan};
+use crate::tile::{BARS, RMS_EPSILON, ROWS, Taker, Team, Tile, n_tile_blocks, tiles};
 use crate::{lanes, math};
 
 const N_THREADS: u32 = 256;
@@ -24,7 +25,7 @@ const SCANNED_EACH: usize = N_SCANNED.div_ceil(N_WARPS);
 /// Launch of [`temporal_forward_tensor()`] for `n_rows` rows of `window` bars.
 pub const fn temporal_forward_tensor_shape(n_rows: usize, window: usize) -> LaunchShape {
     // Two blocks a multiprocessor of an H200.
-    LaunchShape::linear(n_blocks(n_rows, window, 264) as u32, N_THREADS).with_shared(Weights::END)
+    LaunchShape::linear(n_tile_blocks(n_rows, window, 264) as u32, N_THREADS).with_shared(Weights::END)
 }
 
 /// [`temporal_forward()`](super::temporal_forward()) of bf16 operands on the tensor cores; it differs by the order of the products' sums.

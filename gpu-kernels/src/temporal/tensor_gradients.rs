@@ -5,9 +5,9 @@ use cuda_std::prelude::*;
 use super::fragments::{Lane, Stored, multiply};
 use super::parameters::offset;
 use super::tensor_backward::SCANNED_WHOLE;
-use super::tile::{Team, Tile};
 use super::{CHANNELS, INNER, N_FEATURES, N_HEADS, PROJECTED, SCANNED, TAPS, WIDTH};
 use crate::lanes;
+use crate::tile::{Team, Tile};
 
 /// Warps side by side over the columns of dW_in, and one above the other over its rows.
 const GROUPS: usize = 4;

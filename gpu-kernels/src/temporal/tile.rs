@@ -1,95 +1,9 @@
-//! The rows that a block works on together, its threads, and its shared memory.
+//! What the passes make of a tile, in shared memory.
 
-use cuda_std::misc::hidden;
 use cuda_std::prelude::*;
 
-use super::{BARS, INNER, N_HEADS, ROWS, SCANNED, STATE};
-
-/// The threads of the block: 1 on the CPU, where a block is one coroutine and its barriers cost nothing.
-#[derive(Clone, Copy)]
-pub(super) struct Team {
-    pub thread: usize,
-    pub n_threads: usize,
-}
-
-impl Team {
-    /// The calling thread's. In the kernels of the tensor cores each stage asks anew, as with their lanes.
-    #[inline(always)]
-    pub fn new() -> Self {
-        Self { thread: hidden(thread::thread_idx_x()) as usize, n_threads: thread::block_dim_x() as usize }
-    }
-
-    /// This thread's share of 0..n.
-    #[inline(always)]
-    pub fn each(self, n: usize) -> impl Iterator<Item = usize> {
-        (self.thread..n).step_by(self.n_threads)
-    }
-}
-
-/// Consecutive rows, together at most [`BARS`] bars.
-#[derive(Clone, Copy)]
-pub(super) struct Tile {
-    pub first_row: usize,
-    pub n_rows: usize,
-    /// Bars T of a row, a multiple of 4.
-    pub window: usize,
-}
-
-impl Tile {
-    #[inline(always)]
-    pub fn n_bars(&self) -> usize {
-        self.n_rows * self.window
-    }
-
-    /// The row that a bar belongs to.
-    #[inline(always)]
-    pub fn row_of(&self, bar: usize) -> usize {
-        // In 32 bits, where a GPU divides several times faster than in 64.
-        (bar as u32 / self.window as u32) as usize
-    }
-
-    /// The last bar of a row of the tile.
-    #[inline(always)]
-    pub fn last(&self, row: usize) -> usize {
-        row * self.window + self.window - 1
-    }
-}
-
-/// The block's tiles of `n_rows` rows: every `grid_dim_x`th.
-#[inline(always)]
-pub(super) fn tiles(n_rows: usize, window: usize) -> impl Iterator<Item = Tile> {
-    let most = BARS / window;
-    (thread::block_idx_x() as usize * most..n_rows)
-        .step_by(thread::grid_dim_x() as usize * most)
-        .map(move |first_row| Tile { first_row, n_rows: most.min(n_rows - first_row), window })
-}
-
-/// Takes arrays out of the block's dynamic shared memory, one behind the other, each at a multiple of 16 bytes.
-pub(super) struct Taker {
-    taken_bytes: usize,
-}
-
-impl Taker {
-    /// Takes from `byte` on.
-    #[inline(always)]
-    pub fn from(byte: u32) -> Self {
-        Self { taken_bytes: byte as usize }
-    }
-
-    #[inline(always)]
-    pub fn take<T: Copy>(&mut self, len: usize) -> SharedSlice<T> {
-        let first = self.taken_bytes;
-        self.taken_bytes += (len * size_of::<T>()).next_multiple_of(16);
-        SharedSlice::dynamic(first, len)
-    }
-
-    /// The same memory as `len` elements and as pairs of them.
-    #[inline(always)]
-    pub fn take_twice(&mut self, len: usize) -> (SharedSlice<u16>, SharedSlice<u32>) {
-        let first = self.taken_bytes;
-        (self.take(len), SharedSlice::dynamic(first, len / 2))
-    }
-}
+use super::{INNER, N_HEADS, SCANNED, STATE};
+use crate::tile::{BARS, ROWS, Taker};
 
 /// What the forward pass makes of a tile, in f32.
 pub(super) struct Made {

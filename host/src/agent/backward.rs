@@ -1,5 +1,5 @@
 //! The backward pass: from the gradient of the heads' outputs to those of the trunk's and branches' parameters, and of the
-//! temporal block's output.
+//! temporal block's and the attention's outputs.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::weight_gradient::WeightGradient;
-use super::{Learners, Parameters, Pass, Sizes, TemporalBackward, width};
+use super::{AttentionBackward, Learners, Parameters, Pass, Sizes, TemporalBackward, width};
 use crate::device::{Buffer, Device, Matmul, Output, Part};
 use crate::error::DeviceError;
 use crate::market::Step;
@@ -48,6 +48,8 @@ pub struct Backward {
     pub d_pre_in: Buffer<u16>,
     /// Of the temporal block, unless off.
     pub temporal: Option<TemporalBackward>,
+    /// Of the attention, unless off.
+    pub attention: Option<AttentionBackward>,
     inverse_rms: Buffer<f32>,
     row_terms: Buffer<f32>,
     columns: Columns,
@@ -149,6 +151,17 @@ pub(super) fn to_input(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight:
     }
 }
 
+/// [`to_input`] through W_in, of the `n_columns` columns of u from `column` on.
+pub(super) fn to_block(n_rows: usize, layout: &Layout, column: usize, n_columns: usize) -> Product {
+    let entry = layout.tensor("trunk.in.weight");
+    Product {
+        n: n_columns as u32,
+        c_stride: n_columns as u32,
+        d_stride: n_columns as u32,
+        ..to_input(n_rows, [entry.shape[0], entry.shape[1]], entry.offset + column)
+    }
+}
+
 /// dy `[rows, outputs]`, x `[rows, inputs]`: dW `[outputs, inputs]` at `weight` of the flat gradient.
 pub(super) fn to_weight(n_rows: usize, [n_outputs, n_inputs]: [usize; 2], weight: usize) -> Product {
     Product {
@@ -241,8 +254,10 @@ impl Backward {
         let floats = |width: usize| device.alloc_zeroed::<f32>(n_rows * width);
         let operands = |width: usize| device.alloc_zeroed::<u16>(n_rows * width * precision.words());
         let temporal = learners.temporal.then(|| TemporalBackward::new(device, parameters, n_rows));
+        let attention = learners.attention.then(|| AttentionBackward::new(device, parameters, n_rows));
         Ok(Self {
             temporal: temporal.transpose()?,
+            attention: attention.transpose()?,
             d_heads: operands(HeadColumns::new(sizes.atoms).stride as usize)?,
             d_head_pre: operands(n_heads * m)?,
             d_branch_in: floats(n_heads * h)?,
@@ -423,6 +438,7 @@ impl Backward {
         let factor = Some(factors.slice(0..1));
         steps.extend(self.weights.entry.launch(self.d_pre_in.all(), pass.u.all(), factor, &parameters.gradient));
         steps.extend(self.temporal.as_ref().map(|block| block.through_entry(&self.d_pre_in, parameters)));
+        steps.extend(self.attention.as_ref().map(|attention| attention.through_entry(&self.d_pre_in, parameters)));
         steps
     }
 }

@@ -11,10 +11,12 @@
 //! | [`temporal`] | the temporal block's launches |
 //! | [`iqn`] | IQN's head: passes, loss, gradients |
 //! | [`value_heads`], [`selectivity`], [`denoise`], [`risk`] | the auxiliary learners |
+//! | [`attention`] | the attention's |
 //! | [`spectral`] | power iterations, and the operands of the trunk's matrices |
 //! | [`state`] | all that the agent is: parameters, atoms, counters, internal state vector |
 //! | [`policy`] | the agent as what chooses actions |
 
+pub mod attention;
 pub mod backward;
 pub mod denoise;
 pub mod initial;
@@ -31,6 +33,7 @@ pub mod temporal;
 pub mod value_heads;
 pub mod weight_gradient;
 
+pub use attention::{AttentionBackward, AttentionForward};
 pub use backward::Backward;
 pub use denoise::Denoise;
 pub use iqn::Iqn;

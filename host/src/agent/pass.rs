@@ -10,7 +10,7 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::parameters::Weights;
-use super::{Learners, Parameters, Sizes, TemporalForward, denoise, width};
+use super::{AttentionForward, Learners, Parameters, Sizes, TemporalForward, denoise, width};
 use crate::device::{Buffer, Device, Matmul, Output};
 use crate::error::DeviceError;
 use crate::market::Step;
@@ -19,6 +19,8 @@ use crate::market::Step;
 pub struct Pass {
     /// The temporal block, unless off.
     pub temporal: Option<TemporalForward>,
+    /// The attention, unless off.
+    pub attention: Option<AttentionForward>,
     /// Trunk's input, operand \[R, 200\].
     pub u: Buffer<u16>,
     /// W_in u + b, \[R, H\].
@@ -145,8 +147,10 @@ impl Pass {
         let operands = |width: usize| device.alloc_zeroed::<u16>(n_rows * width * precision.words());
         let heads = HEAD_NAMES.len();
         let temporal = learners.temporal.then(|| TemporalForward::new(device, parameters, n_rows));
+        let attention = learners.attention.then(|| AttentionForward::new(device, parameters, n_rows));
         Ok(Self {
             temporal: temporal.transpose()?,
+            attention: attention.transpose()?,
             u: operands(width::INPUT)?,
             pre_in: floats(h)?,
             film: device.alloc_zeroed(2 * h)?,
@@ -207,11 +211,11 @@ impl Pass {
         let tensor = |name: &str| flat.slice(self.layout.range(name)).view();
         let row_wise = row_shape(self.n_rows, self.lanes);
         let none = &self.none;
-        let temporal = self.temporal.as_ref();
+        let (temporal, attention) = (self.temporal.as_ref(), self.attention.as_ref());
         let input = trunk_input::launch(
             rows.view(),
             temporal.map_or(none, |block| &block.output).view(),
-            none.view(),
+            attention.map_or(none, |attention| &attention.output).view(),
             if self.denoise_on { denoise::encoder(online, &self.layout).view() } else { none.view() },
             self.u.view_mut(),
             self.sizes.window as u32,
@@ -235,6 +239,7 @@ impl Pass {
             self.precision,
         );
         let mut steps: Vec<Step> = temporal.map(|block| block.launch(rows, weights)).into_iter().collect();
+        steps.extend(attention.map(|attention| attention.launch(rows, weights)));
         steps.extend([
             (trunk_input_shape(self.n_rows), input),
             (film_vector_shape(self.sizes.hidden), film),

@@ -9,9 +9,9 @@ use gpu_kernels::temporal::{
     temporal_gradient, temporal_gradient_shape, temporal_n_parts,
 };
 use gpu_kernels::trunk::input::TEMPORAL_COLUMN;
-use shared_types::{Precision, Product, ProductForm};
+use shared_types::{Precision, ProductForm};
 
-use super::backward::to_input;
+use super::backward::to_block;
 use super::layout::Layout;
 use super::{Parameters, Weights, width};
 use crate::device::{Buffer, Device, Matmul, Output};
@@ -127,14 +127,7 @@ impl TemporalBackward {
         let block = Block::new(device, parameters, n_rows);
         let n_threads = if let Way::Plain(n_threads) = block.way { n_threads } else { N_TENSOR_THREADS };
         let n_parts = temporal_n_parts(n_rows, block.window as usize, n_threads);
-        let entry = block.layout.tensor("trunk.in.weight");
-        let first = entry.offset + TEMPORAL_COLUMN;
-        let product = Product {
-            n: width::TEMPORAL as u32,
-            c_stride: width::TEMPORAL as u32,
-            d_stride: width::TEMPORAL as u32,
-            ..to_input(n_rows, [entry.shape[0], entry.shape[1]], first)
-        };
+        let product = to_block(n_rows, &block.layout, TEMPORAL_COLUMN, width::TEMPORAL);
         Ok(Self {
             d_output: device.alloc_zeroed(n_rows * width::TEMPORAL)?,
             parts: device.alloc_zeroed(n_parts * N_PARAMETERS)?,

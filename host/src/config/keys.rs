@@ -269,7 +269,7 @@ keys! {
         /// Mamba2 block over the window.
         temporal: bool = [false; 3], Range::Switch, "-";
         /// Attention over bars and channels.
-        attention: bool = [true; 3], Range::Switch, "-";
+        attention: bool = [false; 3], Range::Switch, "-";
         /// Modulation of the trunk by the internal state vector.
         film: bool = [true; 3], Range::Switch, "-";
         /// Spectral norm of the trunk's matrices.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gpu_kernels::attention::{self, attention_n_parts};
 use gpu_kernels::iqn::{N_QUANTILES as QUANTILES, QUANTILE_STRIDE};
 use gpu_kernels::seg_tree::TreeShape;
 use gpu_kernels::temporal::{self, temporal_n_parts};
@@ -80,10 +81,7 @@ impl Config {
             ("batch", self.batch * (2 * self.state_stride() * F32 + 64)),
             // One pass of the step is differentiated, so that each of its values has a gradient beside it; the passes of online
             // and target network on the next states keep values alone.
-            (
-                "training passes",
-                self.batch * 4 * self.pass_row_bytes() + self.temporal_parts_bytes() + self.iqn_bytes(),
-            ),
+            ("training passes", self.batch * 4 * self.pass_row_bytes() + self.parts_bytes() + self.iqn_bytes()),
             ("environments", self.environments * (self.environment_bytes() + self.pass_row_bytes())),
             ("market", n_bars * market_bar_bytes()),
             ("evaluation", self.evaluation_bytes(n_bars)),
@@ -128,24 +126,26 @@ impl Config {
 
     /// What one row leaves behind on its way through the network.
     fn pass_row_bytes(&self) -> usize {
-        let (h, m, t) = (self.hidden, self.branch_hidden, self.window as usize);
+        let (h, m) = (self.hidden, self.branch_hidden);
         let operand = self.operand_bytes();
-        // Embedding, queries, keys, values, weights of 4 heads and output, over bars and over channels.
-        let attention = t * EMBED * 6 * F32 + 4 * t * t * F32 + 6 * EMBED * t * F32 + 4 * EMBED * EMBED * F32;
         // pre_in, h0 to h2, and of each block pre1 and z; n, s and the five inputs of the branches are operands.
         let trunk = 8 * h * F32 + (INPUT + 4 * h + 5 * h) * operand;
         let heads =
             64 * F32 + 5 * m * (F32 + operand) + (4 + ACTIONS) * self.atoms.next_multiple_of(16) * (F32 + operand);
         let others = 2 * IQL_HIDDEN * F32 + (BOTTLENECK + N_FEATURES) * F32;
-        // The temporal block leaves its output alone: its backward pass makes the rest again.
-        EMBED * F32 + attention + trunk + heads + others
+        // The temporal block and the attention leave their outputs alone: their backward passes make the rest again.
+        2 * EMBED * F32 + trunk + heads + others
     }
 
-    /// Gradients of the temporal block that its thread blocks leave, on a GPU; on the CPU they are fewer.
-    fn temporal_parts_bytes(&self) -> usize {
+    /// Gradients of the temporal block and the attention that their thread blocks leave, and what those of the attention keep, on a
+    /// GPU; on the CPU they are fewer.
+    fn parts_bytes(&self) -> usize {
         const N_THREADS: u32 = 512;
-        let n_parts = temporal_n_parts(self.batch, self.window as usize, N_THREADS);
-        if self.learners.temporal { n_parts * temporal::N_PARAMETERS * F32 } else { 0 }
+        let (on, window) = (&self.learners, self.window as usize);
+        let temporal = temporal_n_parts(self.batch, window, N_THREADS) * temporal::N_PARAMETERS;
+        let of_attention = attention::n_parameters(window) + attention::KEPT;
+        let attention = attention_n_parts(self.batch, window, N_THREADS) * of_attention;
+        (if on.temporal { temporal * F32 } else { 0 }) + if on.attention { attention * F32 } else { 0 }
     }
 
     /// IQN's head on a batch: of each quantile h * phi, the hidden layer before and after SiLU and their gradients, the outputs of both

@@ -1,5 +1,5 @@
-//! Child graph `adam_grad`: the temporal block's gradient, pruning masks, what the vaccine adds, the gradient's norms, and which
-//! updates are applied.
+//! Child graph `adam_grad`: the temporal block's and the attention's gradients, pruning masks, what the vaccine adds, the gradient's
+//! norms, and which updates are applied.
 
 use gpu_kernels::gate::{gate_step, gate_step_shape};
 use gpu_kernels::norm::{gradient_norm, gradient_norm_shape};
@@ -15,6 +15,7 @@ use crate::market::Step;
 fn learners_on(on: &Learners) -> u32 {
     let switches = [
         (learner::THETA, true),
+        (learner::ATTENTION, on.attention),
         (learner::IQN, on.iqn),
         (learner::IQL_HIGH, on.iql),
         (learner::IQL_LOW, on.iql),
@@ -54,9 +55,10 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         params,
     );
     let lanes = parts.device.row_lanes();
-    let temporal = memory.backward.temporal.as_ref();
-    let mut steps: Vec<Step> =
-        temporal.into_iter().flat_map(|block| block.launches(&memory.batch.states, &agent.parameters)).collect();
+    let (temporal, attention) = (memory.backward.temporal.as_ref(), memory.backward.attention.as_ref());
+    let (states, parameters) = (&memory.batch.states, &agent.parameters);
+    let mut steps: Vec<Step> = temporal.into_iter().flat_map(|block| block.launches(states, parameters)).collect();
+    steps.extend(attention.into_iter().flat_map(|attention| attention.launches(states, parameters)));
     steps.extend(prune(parts));
     steps.push((gradient_norm_shape(&memory.range_list, lanes), norm));
     if agent.learners.vaccine {

@@ -161,6 +161,9 @@ impl Dump {
         if let Some(block) = &pass.temporal {
             self.buffer(&name("temporal"), &[n, width::TEMPORAL], &block.output)?;
         }
+        if let Some(attention) = &pass.attention {
+            self.buffer(&name("attention"), &[n, width::ATTENTION], &attention.output)?;
+        }
         self.operand(&name("u"), &[n, width::INPUT], &pass.u)?;
         self.buffer(&name("pre_in"), &[n, h], &pass.pre_in)?;
         self.buffer(&name("film"), &[2, h], &pass.film)?;
@@ -260,7 +263,13 @@ impl Dump {
         }
         self.buffer("d_n.0", &[n, h], &backward.d_normed)?;
         self.operand("d_pre_in", &[n, h], &backward.d_pre_in)?;
-        backward.temporal.iter().try_for_each(|block| self.buffer("d_temporal", &[n, width::TEMPORAL], &block.d_output))
+        if let Some(block) = &backward.temporal {
+            self.buffer("d_temporal", &[n, width::TEMPORAL], &block.d_output)?;
+        }
+        if let Some(attention) = &backward.attention {
+            self.buffer("d_attention", &[n, width::ATTENTION], &attention.d_output)?;
+        }
+        Ok(())
     }
 
     /// Of the auxiliary learners that are on.

@@ -19,7 +19,7 @@ use reference::matrix::{Matrix, dot, norm};
 use reference::replay;
 use reference::step as reference_step;
 
-use shared_types::{Collector, Precision, isv, stream};
+use shared_types::{Collector, Precision, isv, learner, stream};
 
 use crate::{iqn, learners};
 
@@ -42,6 +42,15 @@ pub fn cases() -> Vec<Case> {
         }),
         case("step::rounded_steps_with_the_temporal_block_are_the_references", |device| {
             steps_are_the_references(device, with_temporal(config(Precision::Bf16)))
+        }),
+        case("step::unrounded_steps_with_the_attention_are_the_references", |device| {
+            steps_are_the_references(device, with_attention(config(Precision::F32)))
+        }),
+        case("step::rounded_steps_with_the_attention_are_the_references", |device| {
+            steps_are_the_references(device, with_attention(config(Precision::Bf16)))
+        }),
+        case("step::unrounded_steps_with_temporal_block_and_attention_are_the_references", |device| {
+            steps_are_the_references(device, with_both(config(Precision::F32)))
         }),
         case("step::pruned_steps_are_the_references", |device| {
             steps_are_the_references(device, pruned(config(Precision::F32)))
@@ -71,6 +80,7 @@ pub fn config(precision: Precision) -> Config {
     config.causal.every = 2;
     config.learners.temporal = false;
     config.learners.iqn = false;
+    config.learners.attention = false;
     config
 }
 
@@ -84,6 +94,16 @@ pub fn with_iqn(mut config: Config) -> Config {
 pub fn with_temporal(mut config: Config) -> Config {
     config.learners.temporal = true;
     config
+}
+
+/// The same with the attention.
+pub fn with_attention(mut config: Config) -> Config {
+    config.learners.attention = true;
+    config
+}
+
+fn with_both(config: Config) -> Config {
+    with_attention(with_temporal(config))
 }
 
 /// The same with masks that are renewed in every step.
@@ -101,6 +121,7 @@ fn expected_config(config: &Config) -> expected::Config {
         selectivity: on.selectivity,
         denoise: on.denoise,
         risk: on.risk,
+        attention: config.learners.attention,
         film: true,
         spectral: true,
         depth: true,
@@ -365,6 +386,7 @@ pub fn check(what: &str, got: &[f32], want: &[f64], bound: f64) -> Outcome {
 /// gradient is nearly 0 may move the other way; the parameters themselves are compared, which such moves change by lr.
 pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
     let precision = config.precision;
+    let learners = config.learners.clone();
     let scene = Scene::new(device, config)?;
     let mut state = scene.reference()?;
     let (activation, gradient, objective, parameter) = match precision {
@@ -396,6 +418,11 @@ pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
                 let name = what(&format!("temporal block, {name}"));
                 check(&name, &got.output.read()?, &want.output.values, activation)?;
             }
+            ensure!(got.attention.is_some() == want.attention.is_some(), "{name}: one of the two has no attention");
+            if let (Some(got), Some(want)) = (&got.attention, &want.attention) {
+                let name = what(&format!("attention, {name}"));
+                check(&name, &got.output.read()?, &want.output.values, activation)?;
+            }
         }
         check(&what("h"), &memory.online.h[2].read()?, &out.at.pass.trunk.output.values, activation)?;
         check(
@@ -425,7 +452,8 @@ pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
             let want = &out.first.params.flat[tensor.range()];
             let got = &got[tensor.range()];
             let learns = want.iter().any(|&x| x != 0.0);
-            let switches = [("temporal.", scene.config.learners.temporal), ("iqn.", scene.config.learners.iqn)];
+            let switches =
+                [("temporal.", learners.temporal), ("attention.", learners.attention), ("iqn.", learners.iqn)];
             for (_, on) in switches.into_iter().filter(|(part, _)| tensor.name.starts_with(part)) {
                 ensure!(learns == on, "the reference's gradient of {}", tensor.name);
                 ensure!(learns || got.iter().all(|&x| x == 0.0), "{} learns though it is off", tensor.name);
@@ -445,6 +473,20 @@ pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
         let published = scene.reader.read().ok_or("nothing was published")?;
         ensure!(published.step == step + 1, "step {} was published", published.step);
         check(&what("norm"), &[published.readback.grad_norm_sq.sqrt()], &[out.update.norm], gradient)?;
+        if let Some(head) = out.heads.iter().find(|head| head.group == reference::layout::Group::Attention) {
+            let update = memory.update.read()?[learner::ATTENTION];
+            check(&what("the attention's norm"), &[update.squared_norm.sqrt()], &[head.norm], gradient)?;
+            check(&what("the attention's scale"), &[update.gradient_scale], &[head.scale], gradient)?;
+            let attention = agent.parameters.layout.group(Group::Attention);
+            let flat = agent.parameters.online.flat.read()?;
+            check(
+                &what("the attention's parameters"),
+                &flat[attention.clone()],
+                &state.params.flat[attention],
+                parameter,
+            )?;
+            ensure!(head.applied && published.counters.attn_t == step as i32 + 1, "{:?}", published.counters);
+        }
         check(&what("parameters"), &agent.parameters.online.flat.read()?, &state.params.flat, parameter)?;
         let target = agent.parameters.target.flat.read()?;
         check(&what("target"), &target, &state.target.flat[..target.len()], parameter)?;
@@ -462,8 +504,9 @@ pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
             let (leaf, want) = (leaf(&priorities), best.unwrap_or_else(|| leaf(&priorities_before)));
             ensure!((leaf - want).abs() <= 1e-5 * want, "row {row}: leaf {leaf}, {want} expected");
         }
-        if precision == Precision::Bf16 {
-            // Rounding makes the two drift apart; each step is compared from the same parameters.
+        if precision == Precision::Bf16 || learners.temporal && learners.attention {
+            // Rounding makes the two drift apart, and so does an element whose gradient is nearly 0 and that moves the other way, of
+            // which more parameters have more; each step is compared from the same parameters.
             state = resumed(&scene, state)?;
         }
     }
@@ -485,7 +528,7 @@ fn resumed(scene: &Scene, before: reference_step::State) -> Result<reference_ste
 
 fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let run = || -> Result<(Vec<u32>, Vec<u32>), Failed> {
-        let scene = Scene::new(device, with_iqn(with_temporal(config(Precision::Bf16))))?;
+        let scene = Scene::new(device, with_iqn(with_both(config(Precision::Bf16))))?;
         (0..4).try_for_each(|_| scene.step())?;
         let bits = |buffer: &Buffer<f32>| -> Result<Vec<u32>, Failed> {
             Ok(buffer.read()?.into_iter().map(f32::to_bits).collect())
@@ -499,7 +542,7 @@ fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
 /// A NaN reward of every transition: the loss is not finite, so parameters, moments, targets, priorities and averages stay; the
 /// step is counted and flagged.
 fn a_gated_step_changes_nothing_that_is_learned(device: &Device) -> Outcome {
-    let mut config = with_temporal(config(Precision::Bf16));
+    let mut config = with_both(config(Precision::Bf16));
     // The sensitivities are measured in a gated step as well.
     config.causal.every = 100;
     let scene = Scene::new(device, config)?;
@@ -515,7 +558,7 @@ fn a_gated_step_changes_nothing_that_is_learned(device: &Device) -> Outcome {
     scene.step()?;
     ensure!(learned()? == before, "a gated step changed something");
     let counters = scene.agent.counters.read()?[0];
-    ensure!((counters.adam_t, counters.rng_step) == (1, 2), "{counters:?}");
+    ensure!((counters.adam_t, counters.attn_t, counters.rng_step) == (1, 1, 2), "{counters:?}");
     let published = scene.reader.read().ok_or("nothing was published")?;
     let flags = published.readback.nan_flags;
     ensure!(flags[0] != 0 && flags[1] != 0 && flags[2] != 0, "{flags:?}");

@@ -1,13 +1,14 @@
 //! Values that are not finite, put into data, rewards, weights, gradients and what lies between: the step flags the stage that met
 //! them, leaves everything learned alone where it must, counts, and goes on once they are gone.
 
+use host::agent::layout::Group;
 use host::config::{Config, DataSource, Preset};
 use host::device::{Buffer, Device};
 use onegraph_tests::lab::{Numbers, bits};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::isv;
 use shared_types::market::{BRANCH_SIZES, N_ACCOUNT, N_FEATURES, state_dim};
-use shared_types::nan_flags::{DDQN, FORWARD, GATED, GRADIENT, INFINITE, N_STAGES, NAMES, NAN, SAMPLE, UPDATE};
+use shared_types::nan_flags::{AUX, DDQN, FORWARD, GATED, GRADIENT, INFINITE, N_STAGES, NAMES, NAN, SAMPLE, UPDATE};
 
 use crate::learner::{Learner, Transition};
 
@@ -44,35 +45,35 @@ const NAN_GATES: u32 = NAN | GATED;
 const INF_GATES: u32 = INFINITE | GATED;
 const INF: f32 = f32::INFINITY;
 /// What a NaN of the online pass on s gives.
-const PASS: [(usize, u32); 2] = [(FORWARD, NAN_GATES), (GRADIENT, NAN_GATES)];
+const PASS: [(usize, u32); 3] = [(FORWARD, NAN_GATES), (GRADIENT, NAN_GATES), (AUX, NAN_GATES)];
 
 const FAULTS: [Fault; 14] = [
     Fault {
         name: "nan_in_states",
         place: Place::States,
         value: f32::NAN,
-        flags: &[(SAMPLE, NAN), PASS[0], PASS[1]],
+        flags: &[(SAMPLE, NAN), PASS[0], PASS[1], PASS[2]],
         gated: true,
     },
     Fault {
         name: "infinity_in_states",
         place: Place::States,
         value: INF,
-        flags: &[(SAMPLE, INFINITE), PASS[0], PASS[1]],
+        flags: &[(SAMPLE, INFINITE), PASS[0], PASS[1], PASS[2]],
         gated: true,
     },
     Fault {
         name: "nan_in_next_states",
         place: Place::NextStates,
         value: f32::NAN,
-        flags: &[(SAMPLE, NAN), (DDQN, NAN), PASS[0], PASS[1]],
+        flags: &[(SAMPLE, NAN), (DDQN, NAN), PASS[0], PASS[1], PASS[2]],
         gated: true,
     },
     Fault {
         name: "nan_in_rewards",
         place: Place::Rewards,
         value: f32::NAN,
-        flags: &[(SAMPLE, NAN), (DDQN, NAN), PASS[0], PASS[1]],
+        flags: &[(SAMPLE, NAN), (DDQN, NAN), PASS[0], PASS[1], PASS[2]],
         gated: true,
     },
     Fault {
@@ -88,7 +89,7 @@ const FAULTS: [Fault; 14] = [
         name: "nan_in_a_target_weight",
         place: Place::Target,
         value: f32::NAN,
-        flags: &[(DDQN, NAN), PASS[0], PASS[1]],
+        flags: &[(DDQN, NAN), PASS[0], PASS[1], PASS[2]],
         gated: true,
     },
     Fault {
@@ -138,6 +139,10 @@ pub fn cases() -> Vec<Case> {
         "faults::i5_a_td_error_that_is_none_keeps_its_priority",
         a_td_error_that_is_none_keeps_its_priority,
     ));
+    cases.push(case(
+        "faults::i5_a_nan_in_the_gradient_by_the_attention_gates_it_alone",
+        a_nan_in_the_gradient_by_the_attention_gates_it_alone,
+    ));
     cases
 }
 
@@ -147,6 +152,7 @@ fn learner(device: &Device) -> Result<Learner, Failed> {
     let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
     let mut config = Config { seed: 11, capacity: CAPACITY, batch: 32, ..preset };
     config.learners.temporal = true;
+    config.learners.attention = true;
     let mut numbers = Numbers::new(23);
     let mut row = |_| 2.0 * numbers.unit() as f32 - 1.0;
     let width = state_dim(config.window as usize);
@@ -280,6 +286,37 @@ fn a_fault_is_met(device: &Device, fault: Fault) -> Outcome {
         ensure!(finite, "{name} is not finite");
         ensure!(after != *before || ["spacing", "highest priority"].contains(name), "{name} stands still");
     }
+    Ok(())
+}
+
+/// The attention has a gate of its own: its parameters and moments stay and its counter is taken back, while everything else learns.
+fn a_nan_in_the_gradient_by_the_attention_gates_it_alone(device: &Device) -> Outcome {
+    let learner = learner(device)?;
+    let p = &learner.agent.parameters;
+    let attention = p.layout.group(Group::Attention);
+    let of_attention = || -> Result<Vec<Vec<u32>>, Failed> {
+        let buffers = [&p.online.flat, &p.first_moments, &p.second_moments];
+        buffers.into_iter().map(|buffer| Ok(bits(&buffer.read()?[attention.clone()]))).collect()
+    };
+    let theta = || -> Result<Vec<u32>, Failed> { Ok(bits(&p.online.flat.read()?[p.layout.group(Group::Theta)])) };
+    let (before, theta_before, counters) = (of_attention()?, theta()?, learner.agent.counters.read()?[0]);
+    learner.step_with(|name| {
+        if name == "forward" {
+            let backward = learner.memory.backward.attention.as_ref().ok_or("the attention is off")?;
+            put(&backward.d_output, [70], f32::NAN)?;
+        }
+        Ok(())
+    })?;
+    let after = learner.agent.counters.read()?[0];
+    ensure!(of_attention()? == before, "the attention changed");
+    ensure!(theta()? != theta_before, "theta stood still");
+    ensure!((after.attn_t, after.adam_t) == (counters.attn_t, counters.adam_t + 1), "{after:?} after {counters:?}");
+    let flags = learner.reader.read().ok_or("nothing was published")?.readback.nan_flags;
+    let want: [bool; N_STAGES] = std::array::from_fn(|stage| stage == AUX);
+    ensure!(flags.map(|found| found != 0) == want && flags[AUX] & NAN_GATES == NAN_GATES, "{flags:?}");
+    learner.steps(1)?;
+    ensure!(of_attention()? != before, "the attention does not go on");
+    ensure!(learner.agent.counters.read()?[0].attn_t == counters.attn_t + 1, "the next update is not counted");
     Ok(())
 }
 

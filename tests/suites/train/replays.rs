@@ -33,6 +33,7 @@ fn config(batch: usize) -> Config {
     config.learners.her = false;
     config.learners.temporal = true;
     config.learners.iqn = true;
+    config.learners.attention = true;
     config
 }
 

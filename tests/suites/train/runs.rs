@@ -14,10 +14,11 @@ use host::run::{BarsRecord, Checkpoint, CheckpointId, RunFolder, RunRecord};
 use host::train::{Run, RunEnd, TrainError};
 use onegraph_tests::{Failed, Outcome, ensure};
 
-/// The preset `tiny` with the temporal block and IQN.
+/// The preset `tiny` with the temporal block, the attention and IQN.
 pub fn tiny() -> Config {
     let mut config = Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) };
     config.learners.temporal = true;
+    config.learners.attention = true;
     config.learners.iqn = true;
     config
 }

@@ -1,0 +1,213 @@
+//! The backward pass.
+
+use cuda_std::prelude::*;
+use shared_types::Precision;
+
+use super::axis::{Axis, Place, TILE, each_units};
+use super::bars::Bars;
+use super::channels::Channels;
+use super::forward::{Made, TILE_BYTES, add, attend, embed, norm_bars, scale, take_bars};
+use super::parameters::{EMBED, EMBED_BIAS, Parameters, n_parameters};
+use super::softmax::softmax_backward;
+use super::{N_FEATURES, WIDTH, attention_n_parts};
+use crate::four::Four;
+use crate::tile::{ROWS, Taker, Team, Tile, tiles};
+use crate::tile_product::{EACH_ROWS, Rows, WIDE, tn};
+
+/// f32 that a block keeps of the attention over bars while it works on the one over channels: six arrays of a tile.
+pub const KEPT: usize = 6 * TILE;
+
+/// Launch of [`attention_backward()`] for `n_rows` rows of `window` bars, in blocks of `n_threads`: 256 on a GPU, 1 on the CPU.
+pub const fn attention_backward_shape(n_rows: usize, window: usize, n_threads: u32) -> LaunchShape {
+    let shared = 11 * TILE_BYTES + 2 * 4 * (ROWS * WIDTH) as u32;
+    LaunchShape::linear(attention_n_parts(n_rows, window, n_threads) as u32, n_threads).with_shared(shared)
+}
+
+/// Each block's gradients of the parameters, over its rows, by the gradient of the output.
+///
+/// Shapes: rows, operands, parameters and positions as [`attention_forward()`](super::attention_forward()); doutput `[R, 64]`; kept
+/// `[`[`attention_n_parts`]`, `[`KEPT`]`]`, scratch; parts `[`[`attention_n_parts`]`, `[`n_parameters`]`]`, overwritten. Launch:
+/// [`attention_backward_shape`]; [`attention_gradient()`](super::attention_gradient()) adds the parts.
+#[kernel(cooperative, max_threads = 256)]
+pub fn attention_backward(
+    rows: GlobalSlice<f32>,
+    operands: GlobalSlice<u16>,
+    parameters: GlobalSlice<f32>,
+    positions: GlobalSlice<f32>,
+    doutput: GlobalSlice<f32>,
+    kept: GlobalSliceMut<f32>,
+    parts: GlobalSliceMut<f32>,
+    stride: u32,
+    window: u32,
+    precision: Precision,
+) {
+    let p = Parameters { operands: &operands, flat: &parameters, precision };
+    let (team, block, stride) = (Team::new(), thread::block_idx_x() as usize, stride as usize);
+    let n_parameters = n_parameters(window as usize);
+    let part = parts.sub(block * n_parameters..(block + 1) * n_parameters);
+    let kept = kept.sub(block * KEPT..(block + 1) * KEPT);
+    for at in team.each(n_parameters / 4) {
+        part.store(4 * at, [0.0f32; 4]);
+    }
+    let mut taker = Taker::from(0);
+    let [x, operand, q, k, v, mixed, dq, dk, dv, scores, dscores] = core::array::from_fn(|_| taker.take(TILE));
+    let [dmean, scales] = core::array::from_fn(|_| taker.take(ROWS * WIDTH));
+    let made = Made { x, operand, q, k, v, mixed };
+    let back = Back { dq, dk, dv, scores, dscores, scales };
+    for tile in tiles(rows.len() / stride, window as usize) {
+        let place = Place { tile, team, precision };
+        take_doutput(&doutput, &dmean, tile, team);
+        // Its barriers also stand between the zeros above and their sums, and behind the gradient of the means.
+        embed(&p, &rows, &positions, stride, &made, &scores, place);
+        attend::<Bars>(&p, &made, &scores, place);
+        copy(place, |i, at| kept.store(i * TILE + at, made.array(i).load::<4>(at)));
+        // The norm overwrites what is copied.
+        thread::sync_threads();
+        norm_bars(&p, &made, place);
+        attend::<Channels>(&p, &made, &scores, place);
+        let window = tile.window;
+        let row = |at: usize| at / WIDTH / window;
+        let of_mean = |at: usize| Four::new(dmean.load(row(at) * WIDTH + at % WIDTH));
+        attend_backward::<Channels>(&p, &made, &made.x, of_mean, &back, &part, place);
+        // X + MHA(X) of the bars goes where the gradient by it will lie as an operand, since x holds the gradient by what follows it.
+        let restored = Made { x: back.dq, ..made };
+        copy(place, |i, at| restored.array(i).store(at, kept.load::<4>(i * TILE + at)));
+        // What the attention over bars made is complete.
+        thread::sync_threads();
+        let of_x = |at: usize| Four::new(made.x.load(at));
+        attend_backward::<Bars>(&p, &made, &restored.x, of_x, &back, &part, place);
+        embed_backward(&rows, stride, &made, &scores, &part, place);
+        // The next tile overwrites what the sums have read.
+        thread::sync_threads();
+    }
+}
+
+/// What the backward pass of one attention makes besides, arrays `[bars, 64]`.
+struct Back {
+    /// Gradients by queries, keys and values, operands; `dq` is the gradient by the norm's input before, as an operand.
+    dq: SharedSlice<f32>,
+    dk: SharedSlice<f32>,
+    dv: SharedSlice<f32>,
+    /// Scores of some heads, and gradients by them.
+    scores: SharedSlice<f32>,
+    dscores: SharedSlice<f32>,
+    /// A number for each token.
+    scales: SharedSlice<f32>,
+}
+
+impl Made {
+    /// The arrays by number.
+    #[inline(always)]
+    fn array(&self, number: usize) -> &SharedSlice<f32> {
+        match number {
+            0 => &self.x,
+            1 => &self.operand,
+            2 => &self.q,
+            3 => &self.k,
+            4 => &self.v,
+            _ => &self.mixed,
+        }
+    }
+}
+
+/// Runs over the arrays of a tile and four elements at a time.
+#[inline(always)]
+fn copy(place: Place, run: impl Fn(usize, usize)) {
+    for at in place.team.each(place.tile.n_bars() * WIDTH / 4) {
+        (0..6).for_each(|array| run(array, 4 * at));
+    }
+}
+
+/// The gradient by the norm's output, which is that of every bar's: the mean's over T.
+#[inline(always)]
+fn take_doutput(doutput: &GlobalSlice<f32>, to: &SharedSlice<f32>, tile: Tile, team: Team) {
+    let over_window = Four::splat(1.0 / tile.window as f32);
+    for at in team.each(tile.n_rows * WIDTH / 4) {
+        let d = Four::new(doutput.load(tile.first_row * WIDTH + 4 * at));
+        to.store(4 * at, (d * over_window).lanes());
+    }
+}
+
+/// From the gradient by an attention's norm to that by its input X, which it leaves in `made.x`; `residual` is X + MHA(X). Adds the
+/// gradients of its tensors to `part`. Ends with a barrier.
+#[inline(always)]
+fn attend_backward<A: Axis>(
+    p: &Parameters<'_>,
+    made: &Made,
+    residual: &SharedSlice<f32>,
+    dnormed: impl Fn(usize) -> Four,
+    back: &Back,
+    part: &GlobalSliceMut<f32>,
+    place: Place,
+) {
+    let window = place.tile.window;
+    let (block, n_tokens) = (A::block(window), A::n_tokens(window));
+    let to_weight = |number: usize| {
+        let first = block.matrix(number);
+        part.sub(first..first + block.width * block.width)
+    };
+    let rounded = |to: SharedSlice<f32>| move |at: usize, d: Four| to.store(at, d.rounded(place.precision).lanes());
+    let dresidual = back.dq;
+    A::norm_backward(p, residual, dnormed, &back.scales, part, place, |at, d| {
+        made.x.store(at, d.lanes());
+        rounded(dresidual)(at, d);
+    });
+    A::add_weight_gradient(&dresidual, &made.mixed, &to_weight(3), place);
+    // The sums have read what the gradient by it overwrites.
+    thread::sync_threads();
+    let dmixed = made.mixed;
+    A::project_back(&dresidual, &p.of_block(block, 3), place, rounded(dmixed));
+    // The gradient by P V is complete.
+    thread::sync_threads();
+    let scale = scale(block.width);
+    let scaled = |to: SharedSlice<f32>| {
+        move |at: usize, d: Four| to.store(at, (d * Four::splat(scale)).rounded(place.precision).lanes())
+    };
+    each_units::<A>(place.tile, |units| {
+        A::compare(units, &made.k, &made.q, &back.scores, place);
+        A::compare(units, &made.v, &dmixed, &back.dscores, place);
+        // Scores and the gradient by the weights are complete.
+        thread::sync_threads();
+        softmax_backward(units, n_tokens, scale, &back.scores, &back.dscores, place);
+        A::sum_keys(units, &back.dscores, &made.k, place, scaled(back.dq));
+        A::sum_queries(units, &back.dscores, &made.q, place, scaled(back.dk));
+        A::sum_queries(units, &back.scores, &dmixed, place, rounded(back.dv));
+        // The next units overwrite weights and scores.
+        thread::sync_threads();
+    });
+    for (number, d) in [back.dq, back.dk, back.dv].iter().enumerate() {
+        A::project_back(d, &p.of_block(block, number), place, |at, dx| add(&made.x, at, dx));
+        A::add_weight_gradient(d, &made.operand, &to_weight(number), place);
+    }
+    // The gradient by X is complete.
+    thread::sync_threads();
+}
+
+/// dW_e = dX^T x and the bias's. Works in `scratch` and over the operands.
+#[inline(always)]
+fn embed_backward(
+    rows: &GlobalSlice<f32>,
+    stride: usize,
+    made: &Made,
+    scratch: &SharedSlice<f32>,
+    part: &GlobalSliceMut<f32>,
+    place: Place,
+) {
+    let n_bars = place.tile.n_bars();
+    for at in place.team.each(n_bars * WIDTH / 4).map(|piece| 4 * piece) {
+        let dx = Four::new(made.x.load(at));
+        made.operand.store(at, dx.rounded(place.precision).lanes());
+    }
+    // Its barrier also stands behind the operands.
+    take_bars(rows, stride, scratch, place);
+    for column in place.team.each(WIDTH / 4).map(|piece| 4 * piece) {
+        let mut sum = Four::new(part.load(EMBED_BIAS + column));
+        for bar in 0..n_bars {
+            sum = sum + Four::new(made.x.load(bar * WIDTH + column));
+        }
+        part.store(EMBED_BIAS + column, sum.lanes());
+    }
+    let pieces = place.team.each(WIDTH / EACH_ROWS * (N_FEATURES / WIDE));
+    let weight = part.sub(EMBED..EMBED + WIDTH * N_FEATURES);
+    tn(Rows::new(made.operand, WIDTH), Rows::new(*scratch, N_FEATURES), n_bars, N_FEATURES, &weight, pieces);
+}

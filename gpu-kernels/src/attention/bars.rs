@@ -1,0 +1,210 @@
+//! The attention over bars: tokens are bars, a head is 16 columns.
+
+use cuda_std::prelude::*;
+
+use super::axis::{Axis, Place, Units, four_dots, inverse_rms};
+use super::parameters::{Block, Parameters};
+use super::{N_HEADS, WIDTH};
+use crate::four::Four;
+use crate::tile_product::{EACH_ROWS, Matrix, Operand, Rows, WIDE, blends, outer_sums, tn};
+
+/// Columns of a head.
+const HEAD: usize = WIDTH / N_HEADS;
+
+pub(super) struct Bars;
+
+/// A unit's element 0 in the arrays of a tile.
+#[inline(always)]
+fn start(unit: usize, window: usize) -> usize {
+    unit / N_HEADS * window * WIDTH + unit % N_HEADS * HEAD
+}
+
+/// A unit's rows of an array.
+#[inline(always)]
+fn of_unit(from: &SharedSlice<f32>, unit: usize, window: usize) -> Rows {
+    Rows { from: *from, first: start(unit, window), stride: WIDTH }
+}
+
+/// A unit's scores `[keys, queries]`.
+#[inline(always)]
+fn scores_of(scores: &SharedSlice<f32>, slot: usize, window: usize) -> Rows {
+    Rows { from: *scores, first: slot * window * window, stride: window }
+}
+
+impl Bars {
+    /// RMSNorm of every bar; `put` may write x.
+    #[inline(always)]
+    pub fn norm(p: &Parameters<'_>, x: &SharedSlice<f32>, place: Place, put: impl Fn(usize, Four)) {
+        let (x, gain) = (Rows::new(*x, WIDTH), Block::bars().gain());
+        for bar in place.team.each(place.tile.n_bars()) {
+            let scale = Four::splat(inverse_rms(squares(&x, bar), WIDTH));
+            for column in (0..WIDTH).step_by(4) {
+                put(bar * WIDTH + column, x.four(bar, column) * scale * p.four(gain, column));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn squares(x: &Rows, bar: usize) -> f32 {
+    let mut sum = Four::ZERO;
+    for column in (0..WIDTH).step_by(4) {
+        let x = x.four(bar, column);
+        sum = sum.add_product(x, x);
+    }
+    sum.sum()
+}
+
+impl Axis for Bars {
+    #[inline(always)]
+    fn block(_: usize) -> Block {
+        Block::bars()
+    }
+
+    #[inline(always)]
+    fn n_tokens(window: usize) -> usize {
+        window
+    }
+
+    #[inline(always)]
+    fn project(x: &SharedSlice<f32>, w: &Matrix<'_>, place: Place, put: impl Fn(usize, Four)) {
+        const ACROSS: usize = WIDTH / 4;
+        for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
+            let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
+            let sums = four_dots::<WIDTH>(&Rows::new(*x, WIDTH), bar, w, column);
+            for (i, sum) in sums.iter().enumerate() {
+                put((bar + i) * WIDTH + column, *sum);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn project_back(dy: &SharedSlice<f32>, w: &Matrix<'_>, place: Place, put: impl Fn(usize, Four)) {
+        const ACROSS: usize = WIDTH / WIDE;
+        let dy = Rows::new(*dy, WIDTH);
+        for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
+            let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
+            let sums = blends::<EACH_ROWS>(&dy, bar, w, column, WIDTH);
+            for (i, [low, high]) in sums.iter().enumerate() {
+                let at = (bar + i) * WIDTH + column;
+                put(at, *low);
+                put(at + 4, *high);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_weight_gradient(dy: &SharedSlice<f32>, x: &SharedSlice<f32>, to: &GlobalSliceMut<f32>, place: Place) {
+        let pieces = place.team.each(WIDTH / EACH_ROWS * (WIDTH / WIDE));
+        tn(Rows::new(*dy, WIDTH), Rows::new(*x, WIDTH), place.tile.n_bars(), WIDTH, to, pieces);
+    }
+
+    #[inline(always)]
+    fn compare(units: Units, x: &SharedSlice<f32>, y: &SharedSlice<f32>, scores: &SharedSlice<f32>, place: Place) {
+        let window = place.tile.window;
+        let across = window / 4;
+        for item in place.team.each(units.n * across * across) {
+            let (slot, piece) = (item / (across * across), item % (across * across));
+            let (row, column) = (piece / across * 4, piece % across * 4);
+            let (x, y) = (of_unit(x, units.first + slot, window), of_unit(y, units.first + slot, window));
+            let sums = four_dots::<HEAD>(&x, row, &y, column);
+            for (i, sum) in sums.iter().enumerate() {
+                scores.store(slot * window * window + (row + i) * window + column, sum.lanes());
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn sum_keys(
+        units: Units,
+        scores: &SharedSlice<f32>,
+        x: &SharedSlice<f32>,
+        place: Place,
+        put: impl Fn(usize, Four),
+    ) {
+        let window = place.tile.window;
+        each_piece(units, place, |slot, unit, token, column| {
+            let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
+            let sums = outer_sums(&scores, token, &x, column, window);
+            put_rows(&sums, start(unit, window) + token * WIDTH + column, &put);
+        });
+    }
+
+    #[inline(always)]
+    fn sum_queries(
+        units: Units,
+        scores: &SharedSlice<f32>,
+        x: &SharedSlice<f32>,
+        place: Place,
+        put: impl Fn(usize, Four),
+    ) {
+        let window = place.tile.window;
+        each_piece(units, place, |slot, unit, token, column| {
+            let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
+            let sums = blends::<EACH_ROWS>(&scores, token, &x, column, window);
+            put_rows(&sums, start(unit, window) + token * WIDTH + column, &put);
+        });
+    }
+
+    #[inline(always)]
+    fn norm_backward(
+        p: &Parameters<'_>,
+        x: &SharedSlice<f32>,
+        dy: impl Fn(usize) -> Four,
+        scale: &SharedSlice<f32>,
+        part: &GlobalSliceMut<f32>,
+        place: Place,
+        put: impl Fn(usize, Four),
+    ) {
+        let (x, gain, n_bars) = (Rows::new(*x, WIDTH), Block::bars().gain(), place.tile.n_bars());
+        for bar in place.team.each(n_bars) {
+            scale.set(bar, inverse_rms(squares(&x, bar), WIDTH));
+        }
+        // A bar's scale is made by one thread.
+        thread::sync_threads();
+        for column in place.team.each(WIDTH / 4).map(|piece| 4 * piece) {
+            let mut sum = Four::new(part.load(gain + column));
+            for bar in 0..n_bars {
+                let normed = x.four(bar, column) * Four::splat(scale.get(bar));
+                sum = sum.add_product(dy(bar * WIDTH + column), normed);
+            }
+            part.store(gain + column, sum.lanes());
+        }
+        // The gains' sums have read what is overwritten now.
+        thread::sync_threads();
+        for bar in place.team.each(n_bars) {
+            let scale = scale.get(bar);
+            let scaled = |column: usize| dy(bar * WIDTH + column) * p.four(gain, column);
+            let mut inner = Four::ZERO;
+            for column in (0..WIDTH).step_by(4) {
+                inner = inner.add_product(scaled(column), x.four(bar, column));
+            }
+            let along = Four::splat(scale * scale * scale * inner.sum() / WIDTH as f32);
+            for column in (0..WIDTH).step_by(4) {
+                let dx = scaled(column) * Four::splat(scale) - x.four(bar, column) * along;
+                put(bar * WIDTH + column, dx);
+            }
+        }
+        // The gradient by the norm's input is complete.
+        thread::sync_threads();
+    }
+}
+
+/// Runs over pieces of four tokens and eight of a head's columns: slot, unit, first token, first column.
+#[inline(always)]
+fn each_piece(units: Units, place: Place, run: impl Fn(usize, usize, usize, usize)) {
+    const ACROSS: usize = HEAD / WIDE;
+    let of_unit = place.tile.window / EACH_ROWS * ACROSS;
+    for item in place.team.each(units.n * of_unit) {
+        let (slot, piece) = (item / of_unit, item % of_unit);
+        run(slot, units.first + slot, piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
+    }
+}
+
+#[inline(always)]
+fn put_rows(sums: &[[Four; 2]; EACH_ROWS], first: usize, put: &impl Fn(usize, Four)) {
+    for (i, [low, high]) in sums.iter().enumerate() {
+        put(first + i * WIDTH, *low);
+        put(first + i * WIDTH + 4, *high);
+    }
+}
