@@ -73,16 +73,12 @@ pub(super) trait Axis {
     );
 }
 
-/// Goes through all units, as many together as `TILE` scores take. Each call of `run` ends with a barrier.
+/// All units, as many together as `TILE` scores take. An iterator, since a closure's call would not be inlined.
 #[inline(always)]
-pub(super) fn each_units<A: Axis>(tile: Tile, run: impl Fn(Units)) {
+pub(super) fn each_units<A: Axis>(tile: Tile) -> impl Iterator<Item = Units> {
     let (n_tokens, n_units) = (A::n_tokens(tile.window), N_HEADS * tile.n_rows);
     let together = TILE / (n_tokens * n_tokens);
-    let mut first = 0;
-    while first < n_units {
-        run(Units { first, n: together.min(n_units - first) });
-        first += together;
-    }
+    (0..n_units).step_by(together).map(move |first| Units { first, n: together.min(n_units - first) })
 }
 
 /// A B^T over K columns of each: rows `row..row + 4` of A, four columns of the product from `column` on.
@@ -90,11 +86,37 @@ pub(super) fn each_units<A: Axis>(tile: Tile, run: impl Fn(Units)) {
 pub(super) fn four_dots<const K: usize>(a: &impl Operand, row: usize, b: &impl Operand, column: usize) -> [Four; 4] {
     let low = dots::<K>(a, row, b, [column, column + 1]);
     let high = dots::<K>(a, row, b, [column + NT_COLUMNS, column + NT_COLUMNS + 1]);
-    let mut sums = [Four::ZERO; 4];
-    for (i, sum) in sums.iter_mut().enumerate() {
-        *sum = Four::new([low[i][0], low[i][1], high[i][0], high[i][1]]);
+    let row = |i: usize| Four::new([low[i][0], low[i][1], high[i][0], high[i][1]]);
+    [row(0), row(1), row(2), row(3)]
+}
+
+/// Gives [`four_dots`]' four rows to `put`, the first at `first`, `stride` apart. Written out, here and in [`put_rows`]: as a loop it would
+/// keep the sums in local memory.
+#[inline(always)]
+pub(super) fn put_fours([a, b, c, d]: [Four; 4], first: usize, stride: usize, put: impl Fn(usize, Four)) {
+    put(first, a);
+    put(first + stride, b);
+    put(first + 2 * stride, c);
+    put(first + 3 * stride, d);
+}
+
+/// Gives M rows of eight columns, M at most 4, to `put`, the first at `first` of an array `[bars, 64]`.
+#[inline(always)]
+pub(super) fn put_rows<const M: usize>(sums: [[Four; 2]; M], first: usize, put: impl Fn(usize, Four)) {
+    let put_row = |i: usize| {
+        put(first + i * WIDTH, sums[i][0]);
+        put(first + i * WIDTH + 4, sums[i][1]);
+    };
+    put_row(0);
+    if M > 1 {
+        put_row(1);
     }
-    sums
+    if M > 2 {
+        put_row(2);
+    }
+    if M > 3 {
+        put_row(3);
+    }
 }
 
 /// 1 / sqrt(mean of squares + 1e-5), from the sum of squares of `width` elements.

@@ -7,7 +7,7 @@ use super::axis::{Axis, Place, TILE, each_units};
 use super::bars::Bars;
 use super::channels::Channels;
 use super::forward::{Made, TILE_BYTES, add, attend, embed, norm_bars, scale, take_bars};
-use super::parameters::{EMBED, EMBED_BIAS, Parameters, n_parameters};
+use super::parameters::{Block, EMBED, EMBED_BIAS, Parameters, n_parameters};
 use super::softmax::softmax_backward;
 use super::{N_FEATURES, WIDTH, attention_n_parts};
 use crate::four::Four;
@@ -50,8 +50,10 @@ pub fn attention_backward(
         part.store(4 * at, [0.0f32; 4]);
     }
     let mut taker = Taker::from(0);
-    let [x, operand, q, k, v, mixed, dq, dk, dv, scores, dscores] = core::array::from_fn(|_| taker.take(TILE));
-    let [dmean, scales] = core::array::from_fn(|_| taker.take(ROWS * WIDTH));
+    let (x, operand, q, k) = (taker.take(TILE), taker.take(TILE), taker.take(TILE), taker.take(TILE));
+    let (v, mixed, dq, dk) = (taker.take(TILE), taker.take(TILE), taker.take(TILE), taker.take(TILE));
+    let (dv, scores, dscores) = (taker.take(TILE), taker.take(TILE), taker.take(TILE));
+    let (dmean, scales) = (taker.take(ROWS * WIDTH), taker.take(ROWS * WIDTH));
     let made = Made { x, operand, q, k, v, mixed };
     let back = Back { dq, dk, dv, scores, dscores, scales };
     for tile in tiles(rows.len() / stride, window as usize) {
@@ -60,7 +62,7 @@ pub fn attention_backward(
         // Its barriers also stand between the zeros above and their sums, and behind the gradient of the means.
         embed(&p, &rows, &positions, stride, &made, &scores, place);
         attend::<Bars>(&p, &made, &scores, place);
-        copy(place, |i, at| kept.store(i * TILE + at, made.array(i).load::<4>(at)));
+        each_kept(&made, place, |array, first, at| kept.store(first + at, array.load::<4>(at)));
         // The norm overwrites what is copied.
         thread::sync_threads();
         norm_bars(&p, &made, place);
@@ -71,7 +73,7 @@ pub fn attention_backward(
         attend_backward::<Channels>(&p, &made, &made.x, of_mean, &back, &part, place);
         // X + MHA(X) of the bars goes where the gradient by it will lie as an operand, since x holds the gradient by what follows it.
         let restored = Made { x: back.dq, ..made };
-        copy(place, |i, at| restored.array(i).store(at, kept.load::<4>(i * TILE + at)));
+        each_kept(&restored, place, |array, first, at| array.store(at, kept.load::<4>(first + at)));
         // What the attention over bars made is complete.
         thread::sync_threads();
         let of_x = |at: usize| Four::new(made.x.load(at));
@@ -95,26 +97,17 @@ struct Back {
     scales: SharedSlice<f32>,
 }
 
-impl Made {
-    /// The arrays by number.
-    #[inline(always)]
-    fn array(&self, number: usize) -> &SharedSlice<f32> {
-        match number {
-            0 => &self.x,
-            1 => &self.operand,
-            2 => &self.q,
-            3 => &self.k,
-            4 => &self.v,
-            _ => &self.mixed,
-        }
-    }
-}
-
-/// Runs over the arrays of a tile and four elements at a time.
+/// Runs over the arrays that are kept, four elements at a time: the array, where it begins among what is kept, and the element. Each by
+/// name, since an array of them would lie in local memory.
 #[inline(always)]
-fn copy(place: Place, run: impl Fn(usize, usize)) {
-    for at in place.team.each(place.tile.n_bars() * WIDTH / 4) {
-        (0..6).for_each(|array| run(array, 4 * at));
+fn each_kept(made: &Made, place: Place, run: impl Fn(&SharedSlice<f32>, usize, usize)) {
+    for at in place.team.each(place.tile.n_bars() * WIDTH / 4).map(|piece| 4 * piece) {
+        run(&made.x, 0, at);
+        run(&made.operand, TILE, at);
+        run(&made.q, 2 * TILE, at);
+        run(&made.k, 3 * TILE, at);
+        run(&made.v, 4 * TILE, at);
+        run(&made.mixed, 5 * TILE, at);
     }
 }
 
@@ -142,17 +135,13 @@ fn attend_backward<A: Axis>(
 ) {
     let window = place.tile.window;
     let (block, n_tokens) = (A::block(window), A::n_tokens(window));
-    let to_weight = |number: usize| {
-        let first = block.matrix(number);
-        part.sub(first..first + block.width * block.width)
-    };
     let rounded = |to: SharedSlice<f32>| move |at: usize, d: Four| to.store(at, d.rounded(place.precision).lanes());
     let dresidual = back.dq;
     A::norm_backward(p, residual, dnormed, &back.scales, part, place, |at, d| {
         made.x.store(at, d.lanes());
         rounded(dresidual)(at, d);
     });
-    A::add_weight_gradient(&dresidual, &made.mixed, &to_weight(3), place);
+    A::add_weight_gradient(&dresidual, &made.mixed, &matrix_of(part, block, 3), place);
     // The sums have read what the gradient by it overwrites.
     thread::sync_threads();
     let dmixed = made.mixed;
@@ -163,7 +152,7 @@ fn attend_backward<A: Axis>(
     let scaled = |to: SharedSlice<f32>| {
         move |at: usize, d: Four| to.store(at, (d * Four::splat(scale)).rounded(place.precision).lanes())
     };
-    each_units::<A>(place.tile, |units| {
+    for units in each_units::<A>(place.tile) {
         A::compare(units, &made.k, &made.q, &back.scores, place);
         A::compare(units, &made.v, &dmixed, &back.dscores, place);
         // Scores and the gradient by the weights are complete.
@@ -174,13 +163,34 @@ fn attend_backward<A: Axis>(
         A::sum_queries(units, &back.scores, &dmixed, place, rounded(back.dv));
         // The next units overwrite weights and scores.
         thread::sync_threads();
-    });
-    for (number, d) in [back.dq, back.dk, back.dv].iter().enumerate() {
-        A::project_back(d, &p.of_block(block, number), place, |at, dx| add(&made.x, at, dx));
-        A::add_weight_gradient(d, &made.operand, &to_weight(number), place);
     }
+    project_in_backward::<A>(p, made, 0, &back.dq, part, place);
+    project_in_backward::<A>(p, made, 1, &back.dk, part, place);
+    project_in_backward::<A>(p, made, 2, &back.dv, part, place);
     // The gradient by X is complete.
     thread::sync_threads();
+}
+
+/// Through W_q, W_k or W_v, number `number`: adds d W to the gradient by X, and d^T X to `part`.
+#[inline(always)]
+fn project_in_backward<A: Axis>(
+    p: &Parameters<'_>,
+    made: &Made,
+    number: usize,
+    d: &SharedSlice<f32>,
+    part: &GlobalSliceMut<f32>,
+    place: Place,
+) {
+    let block = A::block(place.tile.window);
+    A::project_back(d, &p.of_block(block, number), place, |at, dx| add(&made.x, at, dx));
+    A::add_weight_gradient(d, &made.operand, &matrix_of(part, block, number), place);
+}
+
+/// The gradient of an attention's matrix.
+#[inline(always)]
+fn matrix_of<'a>(part: &'a GlobalSliceMut<f32>, block: Block, number: usize) -> GlobalSliceMut<'a, f32> {
+    let first = block.matrix(number);
+    part.sub(first..first + block.width * block.width)
 }
 
 /// dW_e = dX^T x and the bias's. Works in `scratch` and over the operands.

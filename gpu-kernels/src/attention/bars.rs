@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-use super::axis::{Axis, Place, Units, four_dots, inverse_rms};
+use super::axis::{Axis, Place, Units, four_dots, inverse_rms, put_fours, put_rows};
 use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
 use crate::four::Four;
@@ -72,9 +72,7 @@ impl Axis for Bars {
         for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
             let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
             let sums = four_dots::<WIDTH>(&Rows::new(*x, WIDTH), bar, w, column);
-            for (i, sum) in sums.iter().enumerate() {
-                put((bar + i) * WIDTH + column, *sum);
-            }
+            put_fours(sums, bar * WIDTH + column, WIDTH, &put);
         }
     }
 
@@ -85,11 +83,7 @@ impl Axis for Bars {
         for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
             let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
             let sums = blends::<EACH_ROWS>(&dy, bar, w, column, WIDTH);
-            for (i, [low, high]) in sums.iter().enumerate() {
-                let at = (bar + i) * WIDTH + column;
-                put(at, *low);
-                put(at + 4, *high);
-            }
+            put_rows(sums, bar * WIDTH + column, &put);
         }
     }
 
@@ -108,9 +102,8 @@ impl Axis for Bars {
             let (row, column) = (piece / across * 4, piece % across * 4);
             let (x, y) = (of_unit(x, units.first + slot, window), of_unit(y, units.first + slot, window));
             let sums = four_dots::<HEAD>(&x, row, &y, column);
-            for (i, sum) in sums.iter().enumerate() {
-                scores.store(slot * window * window + (row + i) * window + column, sum.lanes());
-            }
+            let first = slot * window * window + row * window + column;
+            put_fours(sums, first, window, |at, sum| scores.store(at, sum.lanes()));
         }
     }
 
@@ -126,7 +119,7 @@ impl Axis for Bars {
         each_piece(units, place, |slot, unit, token, column| {
             let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
             let sums = outer_sums(&scores, token, &x, column, window);
-            put_rows(&sums, start(unit, window) + token * WIDTH + column, &put);
+            put_rows(sums, start(unit, window) + token * WIDTH + column, &put);
         });
     }
 
@@ -142,7 +135,7 @@ impl Axis for Bars {
         each_piece(units, place, |slot, unit, token, column| {
             let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
             let sums = blends::<EACH_ROWS>(&scores, token, &x, column, window);
-            put_rows(&sums, start(unit, window) + token * WIDTH + column, &put);
+            put_rows(sums, start(unit, window) + token * WIDTH + column, &put);
         });
     }
 
@@ -198,13 +191,5 @@ fn each_piece(units: Units, place: Place, run: impl Fn(usize, usize, usize, usiz
     for item in place.team.each(units.n * of_unit) {
         let (slot, piece) = (item / of_unit, item % of_unit);
         run(slot, units.first + slot, piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
-    }
-}
-
-#[inline(always)]
-fn put_rows(sums: &[[Four; 2]; EACH_ROWS], first: usize, put: &impl Fn(usize, Four)) {
-    for (i, [low, high]) in sums.iter().enumerate() {
-        put(first + i * WIDTH, *low);
-        put(first + i * WIDTH + 4, *high);
     }
 }

@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-use super::axis::{Axis, Place, TILE, Units, inverse_rms};
+use super::axis::{Axis, Place, TILE, Units, inverse_rms, put_rows};
 use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
 use crate::four::Four;
@@ -82,7 +82,7 @@ impl Axis for Channels {
         each_piece(place, |row, bar, channel| {
             let x = of_row(x, row, window);
             let sums = blends::<EACH_ROWS>(w, bar, &x, channel, window);
-            put_rows::<EACH_ROWS>(&sums, x.first + bar * WIDTH + channel, &put);
+            put_rows(sums, x.first + bar * WIDTH + channel, &put);
         });
     }
 
@@ -92,7 +92,7 @@ impl Axis for Channels {
         each_piece(place, |row, bar, channel| {
             let dy = of_row(dy, row, window);
             let sums = outer_sums(w, bar, &dy, channel, window);
-            put_rows::<EACH_ROWS>(&sums, dy.first + bar * WIDTH + channel, &put);
+            put_rows(sums, dy.first + bar * WIDTH + channel, &put);
         });
     }
 
@@ -126,7 +126,7 @@ impl Axis for Channels {
         for piece in place.team.each(WIDTH / EACH_ROWS * ACROSS) {
             let (row, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
             let sums = outer_sums(&x, row, &y, column, window / N_HEADS);
-            put_rows::<EACH_ROWS>(&sums, row * WIDTH + column, &|at, sum: Four| scores.store(at, sum.lanes()));
+            put_rows(sums, row * WIDTH + column, |at, sum| scores.store(at, sum.lanes()));
         }
     }
 
@@ -235,7 +235,7 @@ fn sum_keys_of<const M: usize>(
     for piece in place.team.each(window / N_HEADS / M * ACROSS) {
         let (bar, token) = (piece / ACROSS * M, piece % ACROSS * WIDE);
         let sums = blends::<M>(&x, bar, &scores, token, WIDTH);
-        put_rows::<M>(&sums, x.first + bar * WIDTH + token, &put);
+        put_rows(sums, x.first + bar * WIDTH + token, &put);
     }
 }
 
@@ -247,13 +247,5 @@ fn each_piece(place: Place, run: impl Fn(usize, usize, usize)) {
     for item in place.team.each(place.tile.n_rows * of_row) {
         let (row, piece) = (item / of_row, item % of_row);
         run(row, piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
-    }
-}
-
-#[inline(always)]
-fn put_rows<const M: usize>(sums: &[[Four; 2]; M], first: usize, put: &impl Fn(usize, Four)) {
-    for (i, [low, high]) in sums.iter().enumerate() {
-        put(first + i * WIDTH, *low);
-        put(first + i * WIDTH + 4, *high);
     }
 }

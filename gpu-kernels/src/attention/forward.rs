@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 use shared_types::Precision;
 
-use super::axis::{Axis, Place, TILE, each_units};
+use super::axis::{Axis, Place, TILE, each_units, four_dots, put_fours};
 use super::bars::Bars;
 use super::channels::Channels;
 use super::parameters::{EMBED, EMBED_BIAS, Parameters};
@@ -40,7 +40,8 @@ pub fn attention_forward(
     let p = Parameters { operands: &operands, flat: &parameters, precision };
     let team = Team::new();
     let mut taker = Taker::from(0);
-    let [x, operand, q, k, v, scores] = core::array::from_fn(|_| taker.take(TILE));
+    let (x, operand, q) = (taker.take(TILE), taker.take(TILE), taker.take(TILE));
+    let (k, v, scores) = (taker.take(TILE), taker.take(TILE), taker.take(TILE));
     // A head's mixed values replace its queries, which its scores have used up.
     let made = Made { x, operand, q, k, v, mixed: q };
     for tile in tiles(output.len() / WIDTH, window as usize) {
@@ -104,14 +105,13 @@ pub(super) fn embed(
     let (bars, weight, window) = (Rows::new(*scratch, N_FEATURES), p.matrix(EMBED, N_FEATURES), place.tile.window);
     for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
         let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
-        let sums = super::axis::four_dots::<N_FEATURES>(&bars, bar, &weight, column);
-        for (i, sum) in sums.iter().enumerate() {
-            let position = positions.load((bar + i) % window * WIDTH + column);
-            let x = *sum + p.four(EMBED_BIAS, column) + Four::new(position);
-            let at = (bar + i) * WIDTH + column;
+        let sums = four_dots::<N_FEATURES>(&bars, bar, &weight, column);
+        put_fours(sums, bar * WIDTH + column, WIDTH, |at, sum| {
+            let position = positions.load(at / WIDTH % window * WIDTH + column);
+            let x = sum + p.four(EMBED_BIAS, column) + Four::new(position);
             made.x.store(at, x.lanes());
             made.operand.store(at, x.rounded(p.precision).lanes());
-        }
+        });
     }
     // The embeddings are complete.
     thread::sync_threads();
@@ -128,7 +128,7 @@ pub(super) fn attend<A: Axis>(p: &Parameters<'_>, made: &Made, scores: &SharedSl
     A::project(&made.operand, &p.of_block(block, 2), place, store(made.v));
     // Queries, keys and values are complete.
     thread::sync_threads();
-    each_units::<A>(place.tile, |units| {
+    for units in each_units::<A>(place.tile) {
         A::compare(units, &made.k, &made.q, scores, place);
         // The scores are complete.
         thread::sync_threads();
@@ -136,7 +136,7 @@ pub(super) fn attend<A: Axis>(p: &Parameters<'_>, made: &Made, scores: &SharedSl
         A::sum_keys(units, scores, &made.v, place, store(made.mixed));
         // The next units overwrite the weights.
         thread::sync_threads();
-    });
+    }
     A::project(&made.mixed, &p.of_block(block, 3), place, |at, mixed| add(&made.x, at, mixed));
     // X + MHA(X) is complete.
     thread::sync_threads();

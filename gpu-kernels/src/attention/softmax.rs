@@ -6,26 +6,32 @@ use super::axis::{Place, Units};
 use crate::four::Four;
 use crate::tile_product::{Operand, Rows};
 
-/// Runs over four queries of a unit at a time: the unit's scores, and the first query.
+/// This thread's share of the queries, four at a time: where the unit's scores begin, and the first query. An iterator, since a
+/// closure's call is not always inlined, and then the number of tokens is none that the compiler knows.
 #[inline(always)]
-fn each_queries(units: Units, n_tokens: usize, place: Place, run: impl Fn(usize, usize)) {
+fn queries(units: Units, n_tokens: usize, place: Place) -> impl Iterator<Item = (usize, usize)> {
     let across = n_tokens / 4;
-    for item in place.team.each(units.n * across) {
-        run(item / across * n_tokens * n_tokens, item % across * 4);
-    }
+    let of_item = move |item| (item / across * n_tokens * n_tokens, item % across * 4);
+    place.team.each(units.n * across).map(of_item)
+}
+
+/// A unit's scores. Of a view of their own length the compiler can leave out checks.
+#[inline(always)]
+fn of_unit(scores: &SharedSlice<f32>, first: usize, n_tokens: usize) -> Rows {
+    Rows::new(scores.sub(first..first + n_tokens * n_tokens), n_tokens)
 }
 
 /// Replaces S by P = softmax(scale S), as an operand. Ends with a barrier.
 #[inline(always)]
 pub(super) fn softmax(units: Units, n_tokens: usize, scale: f32, scores: &SharedSlice<f32>, place: Place) {
-    each_queries(units, n_tokens, place, |first, query| {
-        let of_unit = Rows { from: *scores, first, stride: n_tokens };
-        let over_sum = exponentials(of_unit, n_tokens, query, scale);
+    for (first, query) in queries(units, n_tokens, place) {
+        let scores = of_unit(scores, first, n_tokens);
+        let over_sum = exponentials(scores, n_tokens, query, scale);
         for key in 0..n_tokens {
-            let weights = of_unit.four(key, query) * over_sum;
-            scores.store(first + key * n_tokens + query, weights.rounded(place.precision).lanes());
+            let weights = scores.four(key, query) * over_sum;
+            scores.from.store(key * n_tokens + query, weights.rounded(place.precision).lanes());
         }
-    });
+    }
     // The weights are complete.
     thread::sync_threads();
 }
@@ -40,22 +46,21 @@ pub(super) fn softmax_backward(
     dweights: &SharedSlice<f32>,
     place: Place,
 ) {
-    each_queries(units, n_tokens, place, |first, query| {
-        let of_unit = Rows { from: *scores, first, stride: n_tokens };
-        let gradients = Rows { from: *dweights, ..of_unit };
-        let over_sum = exponentials(of_unit, n_tokens, query, scale);
+    for (first, query) in queries(units, n_tokens, place) {
+        let (scores, dweights) = (of_unit(scores, first, n_tokens), of_unit(dweights, first, n_tokens));
+        let over_sum = exponentials(scores, n_tokens, query, scale);
         let mut inner = Four::ZERO;
         for key in 0..n_tokens {
-            inner = inner.add_product(of_unit.four(key, query) * over_sum, gradients.four(key, query));
+            inner = inner.add_product(scores.four(key, query) * over_sum, dweights.four(key, query));
         }
         for key in 0..n_tokens {
-            let at = first + key * n_tokens + query;
-            let weights = of_unit.four(key, query) * over_sum;
-            let dscores = weights * (gradients.four(key, query) - inner);
-            scores.store(at, weights.rounded(place.precision).lanes());
-            dweights.store(at, dscores.rounded(place.precision).lanes());
+            let at = key * n_tokens + query;
+            let weights = scores.four(key, query) * over_sum;
+            let dscores = weights * (dweights.four(key, query) - inner);
+            scores.from.store(at, weights.rounded(place.precision).lanes());
+            dweights.from.store(at, dscores.rounded(place.precision).lanes());
         }
-    });
+    }
     // Weights and gradients are complete.
     thread::sync_threads();
 }
@@ -71,7 +76,7 @@ fn exponentials(scores: Rows, n_tokens: usize, query: usize, scale: f32) -> Four
     let mut sum = Four::ZERO;
     for key in 0..n_tokens {
         let of_key = ((scores.four(key, query) - most) * scale).exp_nonpositive();
-        scores.from.store(scores.first + key * scores.stride + query, of_key.lanes());
+        scores.from.store(key * n_tokens + query, of_key.lanes());
         sum = sum + of_key;
     }
     let [a, b, c, d] = sum.lanes();

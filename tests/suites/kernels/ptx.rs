@@ -127,15 +127,9 @@ fn the_mirrors_are_written_between_the_stamps() -> Outcome {
 /// floating-point unit: one word of the stack, on a path that is hardly ever taken.
 const OF_LIBM: [&str; 4] = ["bar_terms", "baseline_path", "environment_step", "evaluation_step"];
 
-/// The temporal block and the attention: their small arrays are still indexed at run time.
-const TO_BE_TUNED: [&str; 6] = [
-    "temporal_forward",
-    "temporal_backward",
-    "temporal_forward_tensor",
-    "temporal_backward_tensor",
-    "attention_forward",
-    "attention_backward",
-];
+/// The temporal block: its small arrays are still indexed at run time.
+const TO_BE_TUNED: [&str; 4] =
+    ["temporal_forward", "temporal_backward", "temporal_forward_tensor", "temporal_backward_tensor"];
 
 fn no_kernel_uses_local_memory() -> Outcome {
     for (arch, image) in IMAGES {
