@@ -10,7 +10,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `axis` | what differs between the two attentions, over bars ([`bars`]) and over channels ([`channels`]) |
+//! | `axis` | what differs between the two attentions, over bars (`bars`) and over channels (`channels`) |
 //! | `softmax` | P, and dS |
 //! | `forward`, `backward` | the passes over a tile |
 //! | `parameters` | where the tensors lie |
