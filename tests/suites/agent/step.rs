@@ -133,7 +133,6 @@ fn expected_config(config: &Config) -> expected::Config {
         vaccine: config.learners.vaccine,
         pruning: config.prunes(),
         causal: config.learners.causal,
-        ..expected::Learners::CORE
     };
     let steps = config.steps_per_fold();
     expected::Config {
