@@ -95,6 +95,7 @@ fn the_run_s_own_tests_come_out_the_same_again() {
     let config = Path::new(&run).join("config.toml");
     std::fs::write(&config, std::fs::read_to_string(&config).unwrap().replace("seed = 0", "seed = 9")).unwrap();
     assert_has(&refused(&["eval", "--checkpoint", &run]), &["config.toml: is not the configuration"]);
+    assert_has(&text(&done(&["report", &run]).stderr), &["WARN", "config.toml: is not the configuration"]);
 }
 
 #[test]
