@@ -3,10 +3,11 @@
 use std::fmt;
 
 use gpu_kernels::attention::{self, attention_n_parts};
+use gpu_kernels::causal::n_pass_rows;
 use gpu_kernels::iqn::{N_QUANTILES as QUANTILES, QUANTILE_STRIDE};
 use gpu_kernels::seg_tree::TreeShape;
 use gpu_kernels::temporal::{self, temporal_n_parts};
-use shared_types::market::{N_ACCOUNT, N_FEATURES, N_RECENT, state_dim};
+use shared_types::market::{N_ACCOUNT, N_BRANCHES, N_FEATURES, N_RECENT, state_dim};
 use shared_types::{BarRecord, EnvState, MarketBar, PendingStep};
 
 use super::keys::Config;
@@ -82,6 +83,7 @@ impl Config {
             // One pass of the step is differentiated, so that each of its values has a gradient beside it; the passes of online
             // and target network on the next states keep values alone.
             ("training passes", self.batch * 4 * self.pass_row_bytes() + self.parts_bytes() + self.iqn_bytes()),
+            ("causal sensitivity", self.causal_bytes()),
             ("environments", self.environments * (self.environment_bytes() + self.pass_row_bytes())),
             ("market", n_bars * market_bar_bytes()),
             ("evaluation", self.evaluation_bytes(n_bars)),
@@ -135,6 +137,12 @@ impl Config {
         let others = 2 * IQL_HIDDEN * F32 + (BOTTLENECK + N_FEATURES) * F32;
         // The temporal block and the attention leave their outputs alone: their backward passes make the rest again.
         2 * EMBED * F32 + trunk + heads + others
+    }
+
+    /// The pass over rows with and without interventions, their states, Q and greedy actions.
+    fn causal_bytes(&self) -> usize {
+        let row = self.state_stride() * F32 + self.pass_row_bytes() + ACTIONS * F32 + N_BRANCHES;
+        if self.learners.causal { n_pass_rows(self.batch) * row } else { 0 }
     }
 
     /// Gradients of the temporal block and the attention that their thread blocks leave, and what those of the attention keep, on a

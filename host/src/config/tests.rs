@@ -272,6 +272,11 @@ fn memory_is_the_sum_of_its_parts() {
     // Eight quantiles a row: 512 products as bf16 and their gradients as f32, 128 hidden units as f32 and bf16 and their gradients
     // as bf16, 16 outputs twice as f32 and once as bf16; a gradient of h and a loss.
     assert_eq!(more, 8192 * (8 * (512 * 6 + 128 * 8 + 16 * 10) + 513 * 4));
+    // A pass of 25 R rows, R = 256: each holds at least its state and the three h.
+    let mut blind = full.clone();
+    blind.learners.causal = false;
+    let less = estimate.total_bytes - blind.memory_estimate(200_000).total_bytes;
+    assert!(less > 25 * 256 * (448 + 3 * 512) * 4, "{less}");
     let half = Config { capacity: full.capacity / 2, ..full };
     assert!(half.memory_estimate(200_000).total_bytes < estimate.total_bytes);
 }

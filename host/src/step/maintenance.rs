@@ -1,7 +1,6 @@
 //! Child graph `maintenance`: what is due only every so many steps.
 
 use gpu_kernels::atoms::{atom_spacing, atom_spacing_shape, target_mass_partials, target_mass_partials_shape};
-
 use gpu_kernels::c51::c51_q;
 use gpu_kernels::causal::{causal_rows, causal_rows_shape, causal_sensitivity, causal_sensitivity_shape};
 use gpu_kernels::lanes::row_shape;
