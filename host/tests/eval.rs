@@ -92,6 +92,11 @@ fn the_run_s_own_tests_come_out_the_same_again() {
     // It may have been the best: nothing else is taken in its place.
     assert_has(&refused(&["eval", "--checkpoint", &run]), &[&other, "manifest.json", "damaged", "remove its folder"]);
     done(&["eval", "--checkpoint", &named, "--json"]);
+    let metrics = Path::new(&run).join("metrics.jsonl");
+    let lines = std::fs::read_to_string(&metrics).unwrap();
+    std::fs::write(&metrics, lines.lines().skip(1).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    assert_has(&refused(&["eval", "--checkpoint", &named]), &["metrics.jsonl: lacks the line of fold 1, epoch 1"]);
+    std::fs::write(&metrics, lines).unwrap();
     let config = Path::new(&run).join("config.toml");
     std::fs::write(&config, std::fs::read_to_string(&config).unwrap().replace("seed = 0", "seed = 9")).unwrap();
     assert_has(&refused(&["eval", "--checkpoint", &run]), &["config.toml: is not the configuration"]);

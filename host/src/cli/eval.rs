@@ -50,6 +50,10 @@ impl Arguments {
             return Err(PlanError::Usage(text.into()).into());
         }
         let chosen = self.choose()?;
+        let folder = &chosen.run.folder;
+        // How a checkpoint was chosen stands in the metrics.
+        let last = folder.checkpoints().map_err(PlanError::from)?.last().copied();
+        folder.check_metrics(last).map_err(PlanError::from)?;
         let written = [("--out", self.out.as_ref()), ("--json", self.json.target())];
         output::spares(&self.data.iter().map(|file| ("--data", file.clone())).collect::<Vec<_>>(), &written)?;
         output::spares_run(chosen.run.folder.path(), &written)?;
