@@ -28,6 +28,8 @@ impl Skips {
         let latest = match self.applied {
             // A step before that one is of another fold, which counts anew.
             Some((known, latest)) if known == applied && latest <= step => latest,
+            // Not one was applied since the fold began, whatever was not seen.
+            _ if applied == 0 => 0,
             _ => step - u32::from(gated),
         };
         self.applied = Some((applied, latest));
@@ -86,6 +88,7 @@ mod tests {
     fn gated_steps_in_a_row_are_counted() {
         assert_eq!(after(&[(1, 1, false), (2, 2, false)]).in_a_row(), 0);
         assert_eq!(after(&[(1, 0, true)]).in_a_row(), 1, "the first step of all");
+        assert_eq!(after(&[(8, 0, true)]).in_a_row(), 8, "the first look, with no update before it");
         assert_eq!(after(&[(1, 1, false), (2, 1, true), (3, 1, true)]).in_a_row(), 2);
         assert_eq!(after(&[(5, 5, false), (9, 5, true), (9, 5, true), (30, 5, true)]).in_a_row(), 25, "some unseen");
         assert_eq!(after(&[(5, 5, false), (9, 5, true), (10, 6, false)]).in_a_row(), 0, "an update ends the row");

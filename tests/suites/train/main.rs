@@ -1,6 +1,7 @@
 //! Training as a whole: what is learned, what a resumption and a second process give, what replays draw.
 
 mod chain;
+mod devices;
 mod faults;
 mod hot_path;
 mod learner;
@@ -17,6 +18,7 @@ fn main() {
     }
     let subjects = [
         chain::cases(),
+        devices::cases(),
         faults::cases(),
         replays::cases(),
         rescoring::cases(),
