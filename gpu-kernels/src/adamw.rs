@@ -54,7 +54,7 @@ pub const fn adamw_shape(n: usize, lanes: u32) -> LaunchShape {
 /// Shapes: gradient, params, first, second `[n]`, n a multiple of 64; chunks `[n / 64]`; scalars `[L]`; vaccine \[1\]; masks as
 /// [`prune`] has them; snapshot, the first elements of the gradient before, or empty without the vaccine; target `[n_target]`, that of the
 /// first n_target elements, a multiple of 64; shadow, target_shadow `[n]` and `[n_target]` operands, read as matrices at the
-/// parameters' offsets; flags `[7]`. Launch: [`adamw_shape`].
+/// parameters' offsets; flags, the step's words as far as `update`'s. Launch: [`adamw_shape`].
 #[kernel(max_threads = 256)]
 pub fn adamw(
     gradient: GlobalSlice<f32>,

@@ -5,6 +5,7 @@ use gpu_kernels::adamw::{adamw, adamw_shape};
 use gpu_kernels::isv::{isv_update, isv_update_shape};
 use gpu_kernels::settle::{RiskParams, settle_heads, settle_heads_shape};
 use shared_types::learner;
+use shared_types::nan_flags::PRIORITY;
 
 use super::StepParts;
 use crate::agent::value_heads::last_layers;
@@ -25,7 +26,8 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         p.target.flat.view_mut(),
         p.online.shadow.view_mut(),
         p.target.shadow.view_mut(),
-        memory.flags.view_mut(),
+        // Without the last word, which `iql_modulate` may write beside this.
+        memory.flags.slice(0..PRIORITY).view_mut(),
         p.precision,
     );
     let isv = isv_update::launch(

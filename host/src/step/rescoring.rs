@@ -20,6 +20,8 @@ pub struct Rescoring {
     open: Buffer<u32>,
     /// \[B\], 0: no row is relabelled.
     as_stored: Buffer<u8>,
+    /// \[1\], that an error was no number; nobody reads it, since no step's flags are meant.
+    flag: Buffer<u32>,
 }
 
 impl Rescoring {
@@ -30,6 +32,7 @@ impl Rescoring {
             indices: device.alloc_zeroed(n_rows)?,
             open: device.alloc_zeroed(1)?,
             as_stored: device.alloc_zeroed(config.batch)?,
+            flag: device.alloc_zeroed(1)?,
         })
     }
 
@@ -50,7 +53,8 @@ impl Rescoring {
             steps.extend(ddqn::targets(parts, &agent.keep));
             steps.extend(forward::loss(parts, &agent.keep));
             let (losses, open, as_stored) = (memory.row_losses.view(), self.open.view(), self.as_stored.view());
-            let td = td_error_bf16::launch(losses, open, as_stored, memory.td_errors.view_mut());
+            let (errors, flag) = (memory.td_errors.view_mut(), self.flag.view_mut());
+            let td = td_error_bf16::launch(losses, open, as_stored, errors, flag);
             steps.push((td_error_bf16_shape(batch), td));
             steps.extend(per_priority::priorities(parts, rows()));
         }

@@ -1,14 +1,17 @@
 //! Values that are not finite, put into data, rewards, weights, gradients and what lies between: the step flags the stage that met
 //! them, leaves everything learned alone where it must, counts, and goes on once they are gone.
 
+use gpu_kernels::c51::row_loss;
 use host::agent::layout::Group;
 use host::config::{Config, DataSource, Preset};
 use host::device::{Buffer, Device};
 use onegraph_tests::lab::{Numbers, bits};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
-use shared_types::isv;
 use shared_types::market::{BRANCH_SIZES, N_ACCOUNT, N_FEATURES, state_dim};
-use shared_types::nan_flags::{AUX, DDQN, FORWARD, GATED, GRADIENT, INFINITE, N_STAGES, NAMES, NAN, SAMPLE, UPDATE};
+use shared_types::nan_flags::{
+    AUX, DDQN, FORWARD, GATED, GRADIENT, INFINITE, N_STAGES, NAMES, NAN, PRIORITY, SAMPLE, UPDATE,
+};
+use shared_types::{Counters, isv};
 
 use crate::learner::{Learner, Transition};
 
@@ -39,6 +42,10 @@ enum Place {
     GradientBehindForward,
     /// By the temporal block's output.
     BlockGradientBehindForward,
+    /// TD errors of some rows, when the losses have been taken in.
+    ErrorsBehindGradient,
+    /// V_high of some rows.
+    ValuesBehindAux,
 }
 
 const NAN_GATES: u32 = NAN | GATED;
@@ -47,7 +54,7 @@ const INF: f32 = f32::INFINITY;
 /// What a NaN of the online pass on s gives.
 const PASS: [(usize, u32); 3] = [(FORWARD, NAN_GATES), (GRADIENT, NAN_GATES), (AUX, NAN_GATES)];
 
-const FAULTS: [Fault; 14] = [
+const FAULTS: [Fault; 17] = [
     Fault {
         name: "nan_in_states",
         place: Place::States,
@@ -128,7 +135,43 @@ const FAULTS: [Fault; 14] = [
         flags: &[(UPDATE, NAN)],
         gated: false,
     },
+    Fault {
+        name: "nan_in_td_errors",
+        place: Place::ErrorsBehindGradient,
+        value: f32::NAN,
+        flags: &[(PRIORITY, NAN)],
+        gated: false,
+    },
+    Fault {
+        name: "infinity_in_td_errors",
+        place: Place::ErrorsBehindGradient,
+        value: INF,
+        flags: &[(PRIORITY, INFINITE)],
+        gated: false,
+    },
+    Fault {
+        name: "nan_in_values",
+        place: Place::ValuesBehindAux,
+        value: f32::NAN,
+        flags: &[(PRIORITY, NAN)],
+        gated: false,
+    },
 ];
+
+/// Every stage has a fault that it flags.
+const _: () = {
+    let (mut met, mut fault) = (0u32, 0);
+    while fault < FAULTS.len() {
+        let flags = FAULTS[fault].flags;
+        let mut at = 0;
+        while at < flags.len() {
+            met |= 1 << flags[at].0;
+            at += 1;
+        }
+        fault += 1;
+    }
+    assert!(met == (1 << N_STAGES) - 1);
+};
 
 pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = FAULTS
@@ -147,12 +190,14 @@ pub fn cases() -> Vec<Case> {
 }
 
 const CAPACITY: usize = 64;
+const BATCH: usize = 32;
 
 fn learner(device: &Device) -> Result<Learner, Failed> {
     let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
-    let mut config = Config { seed: 11, capacity: CAPACITY, batch: 32, ..preset };
+    let mut config = Config { seed: 11, capacity: CAPACITY, batch: BATCH, ..preset };
     config.learners.temporal = true;
     config.learners.attention = true;
+    config.learners.iql = true;
     let mut numbers = Numbers::new(23);
     let mut row = |_| 2.0 * numbers.unit() as f32 - 1.0;
     let width = state_dim(config.window as usize);
@@ -212,11 +257,16 @@ fn faulty_step(learner: &Learner, fault: Fault) -> Result<Vec<(&'static str, Vec
         buffer.write(&after)?;
         result.map(|()| as_it_stood)
     };
-    let behind = |child: &str, buffer: &Buffer<f32>, at: usize| -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
-        let as_it_stood = learned(learner)?;
-        learner.step_with(|name| if name == child { put(buffer, [at], fault.value).map(drop) } else { Ok(()) })?;
-        unchanged(learner, fault, &as_it_stood).map(|()| as_it_stood)
-    };
+    let rows_behind =
+        |child: &str, buffer: &Buffer<f32>, at: &[usize]| -> Result<Vec<(&'static str, Vec<u32>)>, Failed> {
+            let as_it_stood = learned(learner)?;
+            let put = || put(buffer, at.iter().copied(), fault.value).map(drop);
+            learner.step_with(|name| if name == child { put() } else { Ok(()) })?;
+            unchanged(learner, fault, &as_it_stood).map(|()| as_it_stood)
+        };
+    let behind = |child: &str, buffer: &Buffer<f32>, at: usize| rows_behind(child, buffer, &[at]);
+    // Some of them relabelled, some not; the other rows write their priorities.
+    let half = || 0..BATCH / 2;
     match fault.place {
         Place::States => staying(&ring.states, every_row().collect()),
         Place::NextStates => staying(&ring.next_states, every_row().collect()),
@@ -230,6 +280,14 @@ fn faulty_step(learner: &Learner, fault: Fault) -> Result<Vec<(&'static str, Vec
         Place::BlockGradientBehindForward => {
             let block = memory.backward.temporal.as_ref().ok_or("the temporal block is off")?;
             behind("forward", &block.d_output, 70)
+        }
+        Place::ErrorsBehindGradient => {
+            let at: Vec<usize> = half().map(|row| row * row_loss::N + row_loss::TD).collect();
+            rows_behind("adam_grad", &memory.row_losses, &at)
+        }
+        Place::ValuesBehindAux => {
+            let heads = memory.value_heads.as_ref().ok_or("IQL is off")?;
+            rows_behind("aux", &heads.values, &half().collect::<Vec<_>>())
         }
     }
 }
@@ -272,7 +330,8 @@ fn a_fault_is_met(device: &Device, fault: Fault) -> Outcome {
         after.rng_step == counters.rng_step + 1 && told.step == after.rng_step as u32,
         "{after:?} after {counters:?}"
     );
-    ensure!(after.adam_t == counters.adam_t + applied, "{after:?} after {counters:?}");
+    let counted = |of: Counters| [of.adam_t, of.attn_t, of.iql_t, of.iql_low_t];
+    ensure!(counted(after) == counted(counters).map(|t| t + applied), "{after:?} after {counters:?}");
     ensure!(skipped_after == skipped + (1 - applied) as f32, "{skipped_after} skipped after {skipped}");
 
     // The fault is gone: the next step is one like any other.

@@ -20,6 +20,7 @@ use reference::layout::{Layout, Tensors};
 use reference::matrix::{Matrix, mean};
 use reference::precision::Precision::Exact;
 use reference::replay::modulated_td;
+use shared_types::nan_flags::NAN;
 use shared_types::{IqlTotals, PopArt, Precision};
 
 use crate::scene::random_actions;
@@ -312,12 +313,12 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
     v[7] = f32::NAN;
     let mut row_losses = vec![f32::NAN; n * row_loss::N];
     td.iter().enumerate().for_each(|(row, td)| row_losses[row * row_loss::N + row_loss::TD] = *td);
-    let run = |std: f32, beta: f32, gate: u32| -> Result<Vec<bf16>, Failed> {
+    let run = |std: f32, beta: f32, gate: u32| -> Result<(Vec<bf16>, u32), Failed> {
         let (row_losses, gate) = (lab.upload(&row_losses)?, lab.upload(&[gate])?);
         let (q, v, totals) =
             (lab.upload(&q)?, lab.upload(&v)?, lab.upload(&[IqlTotals { std, ..Default::default() }])?);
         let relabelled: Vec<u8> = (0..n).map(|row| u8::from(row == RELABELLED)).collect();
-        let (relabelled, errors) = (lab.upload(&relabelled)?, lab.zeroed::<bf16>(n)?);
+        let (relabelled, errors, flag) = (lab.upload(&relabelled)?, lab.zeroed::<bf16>(n)?, lab.zeroed::<u32>(1)?);
         let launch = modulated_td_bf16::launch(
             row_losses.view(),
             gate.view(),
@@ -327,13 +328,16 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
             totals.view(),
             beta,
             errors.view_mut(),
+            flag.view_mut(),
         );
         lab.run(td_error_bf16_shape(n), launch)?;
-        Ok(errors.read()?)
+        Ok((errors.read()?, flag.read()?[0]))
     };
     for (std, beta) in [(1.0f32, 1.0f32), (0.1, 1.0), (1e-4, 1.0), (1.0, 0.25)] {
         let mut n_bounded = 0;
-        for (row, got) in run(std, beta, 0)?.into_iter().enumerate() {
+        let (errors, flag) = run(std, beta, 0)?;
+        ensure!(flag == NAN, "row 7 has no V, and the flag is {flag}");
+        for (row, got) in errors.into_iter().enumerate() {
             if row == 7 || row == RELABELLED {
                 ensure!(got.is_nan(), "a V that is no number, or another goal, gives {got}");
                 continue;
@@ -346,9 +350,10 @@ fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
         }
         ensure!((std == 1.0) == (n_bounded < n / 2), "{n_bounded} of {n} at the bounds with std {std}");
     }
-    ensure!(run(0.5, 1.0, 1)?.iter().all(|td| td.is_nan()), "a gated step writes priorities");
+    let (gated, flag) = run(0.5, 1.0, 1)?;
+    ensure!(gated.iter().all(|td| td.is_nan()) && flag == 0, "a gated step writes priorities, or flags them: {flag}");
     let plain: Vec<bf16> = td.iter().map(|td| bf16::from_f32(*td)).collect();
-    let unmodulated = run(0.5, 0.0, 0)?;
+    let (unmodulated, _) = run(0.5, 0.0, 0)?;
     ensure!(
         (0..n).all(|row| row == 7 || row == RELABELLED || unmodulated[row] == plain[row]),
         "with beta 0 the errors change"

@@ -13,6 +13,7 @@ use reference::config::{BRANCH_SIZES, N_BRANCHES};
 use reference::cql;
 use reference::matrix::{Matrix, dot};
 use shared_types::Precision;
+use shared_types::nan_flags::{INFINITE, NAN};
 
 use crate::scene::{
     ATOMS, Heads, U, all_q, distributions, exact_actions, exact_atoms, p_error, q_error, random_actions, random_atoms,
@@ -360,16 +361,23 @@ fn td_errors_are_rounded_and_gated(device: &Device) -> Outcome {
     for n in [0, 1, 33, 257, 1000] {
         let mut numbers = Numbers::new(n as u64);
         let mut row_losses: Vec<f32> = (0..n * row_loss::N).map(|_| numbers.heavy()).collect();
+        // The largest number of f32 is none of bf16; a relabelled row is NaN on purpose.
+        const SPECIAL: [f32; 5] = [f32::NAN, f32::MAX, f32::NAN, 0.0, -1e-7];
         for (row, losses) in row_losses.chunks_mut(row_loss::N).enumerate() {
-            losses[row_loss::TD] = [f32::NAN, f32::INFINITY, 0.0, -1e-7, losses[row_loss::TD]][row.min(4)];
+            losses[row_loss::TD] = SPECIAL.get(row).copied().unwrap_or(losses[row_loss::TD]);
         }
         let is_relabelled = |row: usize| row % 5 == 2;
         let relabelled: Vec<u8> = (0..n).map(|row| is_relabelled(row).into()).collect();
         for gate in [0u32, 1] {
             let (losses, gate_word) = (lab.upload(&row_losses)?, lab.upload(&[gate])?);
             let (relabelled, td) = (lab.upload(&relabelled)?, lab.upload(&vec![bf16::from_f32(7.0); n])?);
-            let launch = td_error_bf16::launch(losses.view(), gate_word.view(), relabelled.view(), td.view_mut());
+            let flag = lab.zeroed::<u32>(1)?;
+            let (gate_view, flag_view) = (gate_word.view(), flag.view_mut());
+            let launch = td_error_bf16::launch(losses.view(), gate_view, relabelled.view(), td.view_mut(), flag_view);
             lab.run(td_error_bf16_shape(n), launch)?;
+            // Row 0 is NaN, row 1 infinite and row 2 relabelled; a gated step's rows are NaN on purpose.
+            let want = if gate == 1 { 0 } else { [0, NAN, NAN | INFINITE][n.min(2)] };
+            assert_eq!(flag.read()?, [want], "{n} rows, gate {gate}");
             for (row, td) in td.read()?.into_iter().enumerate() {
                 let want = bf16::from_f32(row_losses[row * row_loss::N + row_loss::TD]);
                 let is_nan = gate == 1 || is_relabelled(row) || want.is_nan();
