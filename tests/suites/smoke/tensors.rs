@@ -1,0 +1,82 @@
+//! A file of `dump`, read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use half::bf16;
+use onegraph_tests::{Failed, ensure};
+use safetensors::{Dtype, SafeTensors};
+
+/// Entries of the internal state vector, and losses of the heads, are compared one by one.
+const SPLIT: [&str; 3] = ["isv.before", "isv.after", "head_losses"];
+
+/// The tensors by name.
+pub struct Tensors(BTreeMap<String, (Dtype, Vec<u8>)>);
+
+impl Tensors {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, Failed> {
+        let bytes = std::fs::read(path)?;
+        let tensors = SafeTensors::deserialize(&bytes)?;
+        let owned =
+            |(name, view): (String, safetensors::tensor::TensorView<'_>)| (name, (view.dtype(), view.data().to_vec()));
+        Ok(Self(tensors.tensors().into_iter().map(owned).collect()))
+    }
+
+    /// Names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// A tensor's elements, of whatever type.
+    pub fn values(&self, name: &str) -> Result<Vec<f64>, Failed> {
+        let (dtype, bytes) = self.0.get(name).ok_or_else(|| Failed::from(format!("the dump has no {name}")))?;
+        let words = |width: usize| bytes.chunks_exact(width);
+        let word = |bytes: &[u8]| -> [u8; 4] { bytes.try_into().expect("a chunk of four") };
+        Ok(match dtype {
+            Dtype::F32 => words(4).map(|x| f32::from_le_bytes(word(x)).into()).collect(),
+            Dtype::U32 => words(4).map(|x| u32::from_le_bytes(word(x)).into()).collect(),
+            Dtype::I32 => words(4).map(|x| i32::from_le_bytes(word(x)).into()).collect(),
+            Dtype::BF16 => words(2).map(|x| bf16::from_le_bytes(x.try_into().expect("two")).into()).collect(),
+            Dtype::F64 => words(8).map(|x| f64::from_le_bytes(x.try_into().expect("eight"))).collect(),
+            Dtype::U8 => bytes.iter().map(|&x| x.into()).collect(),
+            other => return Err(format!("{name} is of type {other:?}").into()),
+        })
+    }
+
+    /// The only element of a tensor.
+    pub fn one(&self, name: &str) -> Result<f64, Failed> {
+        let values = self.values(name)?;
+        ensure!(values.len() == 1, "{name} has {} elements", values.len());
+        Ok(values[0])
+    }
+
+    /// Entry `index` of the internal state vector as the step left it.
+    pub fn isv(&self, index: usize) -> Result<f64, Failed> {
+        Ok(self.values("isv.after")?[index])
+    }
+
+    /// Names of what differs in a bit, or is in one of the two alone.
+    pub fn differing(&self, other: &Self) -> Vec<String> {
+        let mut names: Vec<&String> = self.0.keys().chain(other.0.keys()).collect();
+        names.sort();
+        names.dedup();
+        let mut differing = Vec::new();
+        for name in names {
+            match (self.0.get(name), other.0.get(name)) {
+                (Some((_, one)), Some((_, two))) if SPLIT.contains(&name.as_str()) => {
+                    let unequal = one.chunks(4).zip(two.chunks(4)).enumerate().filter(|(_, (one, two))| one != two);
+                    differing.extend(unequal.map(|(index, _)| format!("{name}.{index}")));
+                }
+                (one, two) if one != two => differing.push(name.clone()),
+                _ => {}
+            }
+        }
+        differing
+    }
+}
