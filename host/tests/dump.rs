@@ -108,6 +108,17 @@ fn a_step_fits_together() {
         }
     }
 
+    // Operands that nothing rounds: the trunk's are the parameters before the step under the factor, the others' those after it.
+    let operand = floats(&three, "shadow.trunk.in.weight");
+    for (operand, w) in operand.iter().zip(&weight) {
+        assert_close(*operand, w * factor, f64::from(f32::EPSILON) * w.abs(), "operand");
+    }
+    let of_head = |kind: &str| floats(&three, &format!("{kind}.branch.value.hidden.weight"));
+    assert_eq!(of_head("shadow"), of_head("param.after"));
+    assert_eq!(of_head("target_shadow"), of_head("target.after"));
+    assert_eq!(of_head("snapshot.after"), of_head("gradient"));
+    assert_eq!(floats(&two, "snapshot.after.film.weight"), floats(&three, "snapshot.before.film.weight"));
+
     // Outputs of the temporal block and the attention are their parts of u, and their gradients what W_in sends back.
     let width = 64;
     let d_pre_in = floats(&three, "d_pre_in");

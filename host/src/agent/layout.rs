@@ -95,6 +95,11 @@ impl Tensor {
         self.shape[self.shape.len() - 1]
     }
 
+    /// Whether a product takes it, rounded: a matrix, but for a row of one output, which is taken in f32.
+    pub fn has_operand(&self) -> bool {
+        self.shape.len() == 2 && self.shape[0] > 1
+    }
+
     /// Where it lies in the flat vector.
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.n_elements()

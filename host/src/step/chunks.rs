@@ -16,8 +16,8 @@ pub(super) fn chunk_bytes(layout: &Layout) -> Vec<u8> {
         if tensor.decays {
             byte |= CHUNK_DECAYS;
         }
-        // The trunk's matrices carry their spectral norm, which `spectral` alone knows; a row of one output is taken in f32.
-        if tensor.shape.len() == 2 && tensor.shape[0] > 1 && !tensor.spectral {
+        // The trunk's matrices carry their spectral norm, which `spectral` alone knows.
+        if tensor.has_operand() && !tensor.spectral {
             byte |= CHUNK_SHADOW;
         }
         let range = tensor.range();

@@ -11,8 +11,8 @@ use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{PopArt, Precision, isv, learner};
 
 use super::{TrainError, Trainer};
-use crate::agent::layout::{HEAD_NAMES, Layout, N_BLOCKS};
-use crate::agent::{Backward, Denoise, Pass, Risk, Selectivity, ValueHeads, width};
+use crate::agent::layout::{HEAD_NAMES, Layout, N_BLOCKS, Tensor};
+use crate::agent::{Backward, Denoise, Pass, Risk, Selectivity, ValueHeads, Weights, width};
 use crate::device::{Buffer, dtype_of};
 use crate::run::{Dtype, RunError, TensorFile};
 
@@ -67,6 +67,11 @@ pub fn write(trainer: &Trainer, before: &Before, path: &Path) -> Result<usize, T
     Ok(dump.n_tensors)
 }
 
+/// A column of the ring at the batch's slots.
+fn of_slots<T: Pod>(slots: &[u32], column: &[T]) -> Vec<T> {
+    slots.iter().map(|&slot| column[slot as usize]).collect()
+}
+
 /// The file, with the sizes that give its tensors their shapes.
 struct Dump {
     file: TensorFile,
@@ -119,17 +124,33 @@ impl Dump {
 
     /// What a product takes: bf16, or f32 in two words.
     fn operand(&mut self, name: &str, shape: &[usize], buffer: &Buffer<u16>) -> Result<(), TrainError> {
-        let dtype = match self.precision {
+        self.bytes(name, self.operand_type(), shape, bytemuck::cast_slice(&buffer.read()?))
+    }
+
+    fn operand_type(&self) -> Dtype {
+        match self.precision {
             Precision::Bf16 => Dtype::BF16,
             Precision::F32 => Dtype::F32,
-        };
-        self.bytes(name, dtype, shape, bytemuck::cast_slice(&buffer.read()?))
+        }
     }
 
     /// A tensor for each of the layout's that lies in `flat`.
     fn flat(&mut self, name: &str, layout: &Layout, flat: &[f32]) -> Result<(), TrainError> {
         for tensor in layout.tensors().iter().filter(|tensor| tensor.range().end <= flat.len()) {
             self.values(&format!("{name}.{}", tensor.name), &tensor.shape, &flat[tensor.range()])?;
+        }
+        Ok(())
+    }
+
+    /// The operand of each matrix that has one.
+    fn shadows(&mut self, name: &str, layout: &Layout, weights: &Weights) -> Result<(), TrainError> {
+        let (words, n_words) = (weights.shadow.read()?, self.precision.words());
+        let has_operand = |tensor: &&Tensor| tensor.has_operand() && tensor.range().end * n_words <= words.len();
+        for tensor in layout.tensors().iter().filter(has_operand) {
+            let range = tensor.range();
+            let operand = &words[range.start * n_words..range.end * n_words];
+            let dtype = self.operand_type();
+            self.bytes(&format!("{name}.{}", tensor.name), dtype, &tensor.shape, bytemuck::cast_slice(operand))?;
         }
         Ok(())
     }
@@ -147,10 +168,10 @@ impl Dump {
         self.buffer("batch.relabelled", &[n], &batch.relabelled)?;
         self.buffer("batch.weights", &[n], &batch.weights)?;
         self.buffer("priority.before", &[n], &batch.priorities)?;
-        let tree = replay.tree.read()?;
-        let leaves = &tree[tree.len() / 2..];
-        let after: Vec<f32> = batch.indices.read()?.iter().map(|&slot| leaves[slot as usize]).collect();
-        self.values("priority.after", &[n], &after)?;
+        let (slots, tree, ring) = (batch.indices.read()?, replay.tree.read()?, &replay.ring);
+        self.values("batch.episode_ids", &[n], &of_slots(&slots, &ring.episode_ids.read()?))?;
+        self.values("batch.achieved", &[n], &of_slots(&slots, &ring.achieved.read()?))?;
+        self.values("priority.after", &[n], &of_slots(&slots, &tree[tree.len() / 2..]))?;
         self.values("priority.total", &[], &tree[1..2])?;
         self.buffer("priority.max", &[], &replay.max_priority)
     }
@@ -333,6 +354,10 @@ impl Dump {
         }
         self.flat("gradient", &p.layout, &p.gradient.read()?)?;
         self.flat("snapshot.before", &p.layout, &before.snapshot)?;
+        self.flat("snapshot.after", &p.layout, &trainer.agent.snapshot.read()?)?;
+        for (name, weights) in [("shadow", &p.online), ("target_shadow", &p.target)] {
+            self.shadows(name, &p.layout, weights)?;
+        }
         let vaccine = trainer.memory().vaccine.read()?[0];
         fields!(self, "vaccine", vaccine, [multiple, cosine, compared]);
         self.buffer("masks", &[trainer.agent.masks.len()], &trainer.agent.masks)

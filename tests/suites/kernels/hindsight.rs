@@ -9,8 +9,8 @@ use shared_types::{Collector, Counters, stream};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("hindsight::three_episodes_by_hand", |device| three_episodes_by_hand(&Lab::new(device)?)),
-        case("hindsight::rows_are_the_references", |device| rows_are_the_references(&Lab::new(device)?)),
+        case("hindsight::case_i_three_episodes_by_hand", |device| three_episodes_by_hand(&Lab::new(device)?)),
+        case("hindsight::case_i_rows_are_the_references", |device| rows_are_the_references(&Lab::new(device)?)),
         case("hindsight::the_share_is_the_ratio", |device| the_share_is_the_ratio(&Lab::new(device)?)),
     ]
 }

@@ -19,7 +19,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("episodes_equal_the_reference_account", episodes_equal_the_reference_account),
         case("case_f_n_step_sums_stop_at_an_episodes_end", |device| ring_holds_the_transitions(device, 3)),
-        case("n_step_one_and_eight", |device| {
+        case("case_i_sums_of_one_and_eight_achieve_what_their_last_state_did", |device| {
             ring_holds_the_transitions(device, 1)?;
             ring_holds_the_transitions(device, 8)
         }),
