@@ -3,9 +3,15 @@
 use gpu_kernels::adamw::{CHUNK, CHUNK_DECAYS, CHUNK_SHADOW};
 
 use super::memory::LEARNER_GROUPS;
-use crate::agent::layout::{ALIGNMENT, Layout};
+use crate::agent::layout::{ALIGNMENT, Layout, Tensor};
 
 const _: () = assert!(CHUNK == ALIGNMENT);
+
+/// Whether the sweep writes the tensor's operands. The trunk's matrices carry their spectral norm, which `spectral` alone knows; a
+/// row of one output is taken in f32.
+pub(super) fn has_operands(tensor: &Tensor) -> bool {
+    tensor.shape.len() == 2 && tensor.shape[0] > 1 && !tensor.spectral
+}
 
 /// A byte for each chunk: the learner, whether weight decay applies, whether the sweep writes operands.
 pub(super) fn chunk_bytes(layout: &Layout) -> Vec<u8> {
@@ -16,8 +22,7 @@ pub(super) fn chunk_bytes(layout: &Layout) -> Vec<u8> {
         if tensor.decays {
             byte |= CHUNK_DECAYS;
         }
-        // The trunk's matrices carry their spectral norm, which `spectral` alone knows; a row of one output is taken in f32.
-        if tensor.shape.len() == 2 && tensor.shape[0] > 1 && !tensor.spectral {
+        if has_operands(tensor) {
             byte |= CHUNK_SHADOW;
         }
         let range = tensor.range();

@@ -10,6 +10,7 @@ mod rescoring;
 mod resume;
 mod runs;
 mod skips;
+mod work;
 
 fn main() {
     if hot_path::planted_process() {
@@ -24,6 +25,7 @@ fn main() {
         look_ahead::cases(),
         hot_path::cases(),
         skips::cases(),
+        work::cases(),
     ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }
