@@ -63,6 +63,19 @@ pub const fn attention_n_parts(n_rows: usize, window: usize, n_threads: u32) -> 
     tile::n_gradient_parts(n_rows, window, n_threads)
 }
 
+/// Operations of the products forwards, a multiplication and an addition counted as two: the embedding, and of each attention those
+/// with its four matrices, Q K^T and P V.
+pub const fn attention_forward_operations(n_rows: usize, window: usize) -> u64 {
+    let over_bars = 4 * window * WIDTH * WIDTH + 2 * window * window * WIDTH;
+    let over_channels = 4 * WIDTH * window * window + 2 * WIDTH * WIDTH * window;
+    2 * n_rows as u64 * (window * WIDTH * N_FEATURES + over_bars + over_channels) as u64
+}
+
+/// The same backwards: the products are made again, and each has a gradient by both of its factors, but for the features.
+pub const fn attention_backward_operations(n_rows: usize, window: usize) -> u64 {
+    3 * attention_forward_operations(n_rows, window) - 2 * (n_rows * window * WIDTH * N_FEATURES) as u64
+}
+
 /// Launch of [`attention_gradient()`] for a window.
 pub const fn attention_gradient_shape(window: usize) -> LaunchShape {
     LaunchShape::cover(n_parameters(window), 128)

@@ -88,6 +88,18 @@ impl TreeShape {
         self.log_capacity.saturating_sub(TOP_LEVELS_MAX).div_ceil(GROUP_LEVELS)
     }
 
+    /// Bytes of the pairs of nodes that `n` ways from the root to leaves pass, each pair once.
+    pub fn bytes_of_ways(self, n: usize) -> usize {
+        (0..self.log_capacity).map(|level| n.min(1 << level) * 2 * size_of::<f32>()).sum()
+    }
+
+    /// Bytes of the nodes that change in stage `stage` of an update of `n` leaves, each written once, and of the pairs that they are
+    /// the sums of.
+    pub fn bytes_of_stage(self, stage: u32, n: usize) -> usize {
+        let lowest = self.log_capacity - GROUP_LEVELS * stage;
+        (1..=GROUP_LEVELS).map(|up| n.min(1 << (lowest - up)) * 3 * size_of::<f32>()).sum()
+    }
+
     /// Groups of stage `stage`.
     #[inline(always)]
     pub const fn n_groups(self, stage: u32) -> usize {

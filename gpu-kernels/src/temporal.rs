@@ -77,6 +77,17 @@ pub const fn temporal_n_parts(n_rows: usize, window: usize, n_threads: u32) -> u
     crate::tile::n_gradient_parts(n_rows, window, n_threads)
 }
 
+/// Operations of the products forwards, a multiplication and an addition counted as two: embedding and in_proj of every bar, z
+/// and out_proj of the last.
+pub const fn temporal_forward_operations(n_rows: usize, window: usize) -> u64 {
+    2 * n_rows as u64 * (window * (WIDTH * N_FEATURES + SCANNED * WIDTH) + 2 * INNER * WIDTH) as u64
+}
+
+/// The same backwards: the products are made again, and each has a gradient by its weights and by its input, but for the features.
+pub const fn temporal_backward_operations(n_rows: usize, window: usize) -> u64 {
+    3 * temporal_forward_operations(n_rows, window) - 2 * (n_rows * window * WIDTH * N_FEATURES) as u64
+}
+
 /// Launch of [`temporal_gradient()`].
 pub const fn temporal_gradient_shape() -> LaunchShape {
     LaunchShape::cover(N_PARAMETERS, 128)

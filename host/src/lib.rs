@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod data;

@@ -36,6 +36,9 @@ impl TreeMemory {
             write(&self.max_priority),
             alpha,
         );
+        let shape = self.shape();
+        let owners = n * shape.n_group_stages() as usize * size_of::<u64>();
+        let leaves = leaves.moves("tree_bits", n * size_of::<u32>()).moves("owners", owners);
         self.sums(indices, (seg_tree_leaves_shape(n), leaves))
     }
 
@@ -60,13 +63,18 @@ impl TreeMemory {
         let n = elements::<u32>(indices);
         let stages = (0..self.shape().n_group_stages()).map(|stage| {
             let launch = seg_tree_update_groups::launch(read(indices), read(&self.owners), write(&self.tree), stage);
+            let owners = n * size_of::<u64>();
+            let launch = launch.moves("owners", owners).moves("tree", self.shape().bytes_of_stage(stage, n));
             (seg_tree_update_groups_shape(n, self.lanes), launch)
         });
         [leaves].into_iter().chain(stages).chain([self.top()]).collect()
     }
 
     fn top(&self) -> (LaunchShape, Launch) {
-        (seg_tree_top_shape(self.lanes), seg_tree_top::launch(write(&self.tree), write(&self.owners)))
+        let launch = seg_tree_top::launch(write(&self.tree), write(&self.owners));
+        // Each node of the top once, and the epoch up.
+        let nodes = 2 * self.shape().n_top_nodes() * size_of::<f32>();
+        (seg_tree_top_shape(self.lanes), launch.moves("tree", nodes).moves("owners", 2 * size_of::<u64>()))
     }
 }
 

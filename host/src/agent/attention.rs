@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use cuda_std::launch::DeviceSlice;
 use gpu_kernels::attention::{
-    KEPT, attention_backward, attention_backward_shape, attention_forward, attention_forward_shape, attention_gradient,
-    attention_gradient_shape, attention_n_parts, n_parameters, position,
+    KEPT, N_FEATURES, attention_backward, attention_backward_operations, attention_backward_shape, attention_forward,
+    attention_forward_operations, attention_forward_shape, attention_gradient, attention_gradient_shape,
+    attention_n_parts, n_parameters, position,
 };
 use gpu_kernels::trunk::input::ATTENTION_COLUMN;
 use shared_types::{Precision, ProductForm};
@@ -60,6 +61,11 @@ impl Attention {
         (operands, weights.flat.slice(range).view())
     }
 
+    /// Bytes of the rows' features.
+    fn feature_bytes(&self) -> usize {
+        size_of::<f32>() * self.n_rows * self.window * N_FEATURES
+    }
+
     fn stride(&self, rows: &Buffer<f32>) -> u32 {
         (rows.len() / self.n_rows) as u32
     }
@@ -93,7 +99,10 @@ impl AttentionForward {
             attention.window as u32,
             attention.precision,
         );
-        (attention_forward_shape(attention.n_rows, attention.window, attention.n_threads), launch)
+        let (n_rows, window) = (attention.n_rows, attention.window);
+        let launch = launch.moves("rows", attention.feature_bytes());
+        let launch = launch.multiplies(attention_forward_operations(n_rows, window));
+        (attention_forward_shape(n_rows, window, attention.n_threads), launch)
     }
 }
 
@@ -146,11 +155,14 @@ impl AttentionBackward {
             attention.window as u32,
             attention.precision,
         );
+        let (n_rows, window) = (attention.n_rows, attention.window);
+        let backward = backward.moves("rows", attention.feature_bytes());
+        let backward = backward.multiplies(attention_backward_operations(n_rows, window));
         let gradient = parameters.gradient.slice(attention.range()).view_mut();
         let sums = attention_gradient::launch(self.parts.view(), gradient);
         [
-            (attention_backward_shape(attention.n_rows, attention.window, attention.n_threads), backward),
-            (attention_gradient_shape(attention.window), sums),
+            (attention_backward_shape(n_rows, window, attention.n_threads), backward),
+            (attention_gradient_shape(window), sums),
         ]
     }
 }

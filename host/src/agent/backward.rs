@@ -1,12 +1,15 @@
 //! The backward pass: from the gradient of the heads' outputs to those of the trunk's and branches' parameters, and of the
 //! temporal block's and the attention's outputs.
 
+mod columns;
+
 use std::sync::Arc;
+
+use columns::Columns;
 
 use gpu_kernels::branches::branch_select_backward;
 use gpu_kernels::columns::{
-    ColumnShape, NO_TARGET, column_partials_operands, column_partials_shape, column_sums, column_sums_shape,
-    n_column_partials,
+    ColumnShape, column_partials_operands, column_partials_shape, column_sums, column_sums_shape,
 };
 use gpu_kernels::heads::HeadColumns;
 use gpu_kernels::lanes::row_shape;
@@ -19,7 +22,7 @@ use shared_types::{Precision, Product, ProductForm, StepScalars};
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
 use super::weight_gradient::WeightGradient;
 use super::{AttentionBackward, Learners, Parameters, Pass, Sizes, TemporalBackward, width};
-use crate::device::{Buffer, Device, Matmul, Output, Part};
+use crate::device::{Buffer, Device, Matmul, Output};
 use crate::error::DeviceError;
 use crate::market::Step;
 
@@ -64,18 +67,6 @@ pub struct Backward {
     layout: Arc<Layout>,
 }
 
-/// Gradients that are sums over rows: one matrix of partial sums, and where each column's sum belongs.
-struct Columns {
-    partials: Buffer<f32>,
-    targets: Buffer<u32>,
-    n_columns: usize,
-    hidden: usize,
-    /// First column of each block's b2, b1 and gain.
-    blocks: [[usize; 3]; N_BLOCKS],
-    /// First column of b, gain, g and s of the trunk's entry.
-    entry: usize,
-}
-
 /// dx = dy W.
 struct InputProducts {
     out: Matmul,
@@ -93,47 +84,6 @@ struct WeightProducts {
     second: [WeightGradient; N_BLOCKS],
     first: [WeightGradient; N_BLOCKS],
     entry: WeightGradient,
-}
-
-impl Columns {
-    fn new(device: &Device, parameters: &Parameters, n_rows: usize) -> Result<Self, DeviceError> {
-        let (layout, sizes) = (&parameters.layout, parameters.sizes);
-        let heads = HeadColumns::new(sizes.atoms);
-        let mut targets = vec![NO_TARGET; heads.stride as usize];
-        let place = |name: &str| layout.range(name).map(|element| element as u32);
-        for (head, name) in HEAD_NAMES.into_iter().enumerate() {
-            let range = place(&format!("branch.{name}.out.bias"));
-            targets[heads.start[head] as usize..][..range.len()].copy_from_slice(&range.collect::<Vec<_>>());
-        }
-        let hidden = targets.len();
-        for name in HEAD_NAMES {
-            targets.extend(place(&format!("branch.{name}.hidden.bias")));
-        }
-        let blocks = std::array::from_fn(|block| {
-            ["b2", "b1", "gain"].map(|part| {
-                targets.extend(place(&format!("trunk.block{block}.{part}")));
-                targets.len() - sizes.hidden
-            })
-        });
-        let entry = targets.len();
-        targets.extend(place("trunk.in.bias"));
-        targets.extend(place("trunk.in.gain"));
-        // g and s go on to W_isv.
-        targets.extend(vec![NO_TARGET; 2 * sizes.hidden]);
-        let n_columns = targets.len();
-        Ok(Self {
-            partials: device.alloc_zeroed(n_column_partials(n_rows) * n_columns)?,
-            targets: device.upload(&targets)?,
-            n_columns,
-            hidden,
-            blocks,
-            entry,
-        })
-    }
-
-    fn from(&self, column: usize) -> Part<'_, f32> {
-        self.partials.slice(column..self.partials.len())
-    }
 }
 
 /// Rows of dy `[rows, outputs]` and of a weight `[outputs, inputs]`: dx `[rows, inputs]`.
@@ -303,6 +253,7 @@ impl Backward {
             self.columns.targets.view(),
             parameters.gradient.view_mut(),
         );
+        let sums = sums.moves("out", size_of::<f32>() * self.columns.n_targets);
         steps.push((column_sums_shape(self.columns.n_columns), sums));
         steps
     }
@@ -317,6 +268,7 @@ impl Backward {
         };
         let partials = self.columns.from(into).view_mut();
         let launch = column_partials_operands::launch(source.view(), partials, shape, self.precision);
+        let launch = launch.moves("partials", self.columns.bytes(n_groups * n_columns));
         (column_partials_shape(self.n_rows, n_groups * n_columns), launch)
     }
 
@@ -389,6 +341,11 @@ impl Backward {
             hidden,
             stride,
         );
+        let of_partials = self.columns.bytes(self.sizes.hidden);
+        let residual = residual.moves("partials", of_partials);
+        let gains = gains.moves("partials", of_partials);
+        // Read, and written.
+        let norm = norm.moves("dh", 2 * size_of::<f32>() * self.d_h.len());
         let (d_added, d_pre) = (&self.d_added[block], &self.d_pre[block]);
         let through_silu = Output::SiluBackward { c: pass.pre[block].all(), d: d_pre.all() };
         let d_normed = Output::Store(self.d_normed.all(), None);
@@ -430,6 +387,10 @@ impl Backward {
             parameters.gradient.slice(self.layout.range("film.weight")).view_mut(),
             stride,
         );
+        // Of bias and gain, and of FiLM's g and s.
+        let (both, of_film) = (4 * self.sizes.hidden, 2 * self.sizes.hidden);
+        let partials = partials.moves("partials", self.columns.bytes(both));
+        let film = film.moves("partials", self.columns.bytes(of_film));
         let mut steps = vec![
             (row_shape(self.n_rows, self.lanes), entry),
             (column_partials_shape(self.n_rows, self.sizes.hidden), partials),

@@ -102,6 +102,9 @@ impl Denoise {
             self.precision,
         );
         let sums = column_sums::launch(self.partials.view(), self.targets.view(), gradient().view_mut());
+        // The last bar's features alone.
+        let learner = learner.moves("rows", size_of::<f32>() * self.n_rows * N_FEATURES);
+        let sums = sums.moves("out", size_of::<f32>() * N_COLUMNS);
         let mut steps = vec![
             (row_shape(self.n_rows, self.lanes), learner),
             (reduce_shape(), total),

@@ -241,6 +241,7 @@ impl Iqn {
         steps.push(self.column_partials(&self.d_pre, 0, m));
         steps.push(self.column_partials(&self.d_quantiles, m, QUANTILE_STRIDE));
         let sums = column_sums::launch(self.bias_partials.view(), self.bias_targets.view(), gradient.view_mut());
+        let sums = sums.moves("out", size_of::<f32>() * (m + width::ACTIONS));
         steps.push((column_sums_shape(m + QUANTILE_STRIDE), sums));
         let d_product = Output::Store(self.d_product.all(), None);
         steps.push(products.hidden_to_input.launch(self.d_pre.all(), shadow(), d_product));
@@ -273,6 +274,7 @@ impl Iqn {
         let shape = ColumnShape { partial_stride, ..ColumnShape::dense(n_rows, n_columns) };
         let partials = self.bias_partials.slice(into..self.bias_partials.len()).view_mut();
         let launch = column_partials_operands::launch(source.view(), partials, shape, self.precision);
+        let launch = launch.moves("partials", size_of::<f32>() * n_column_partials(n_rows) * n_columns);
         (column_partials_shape(n_rows, n_columns), launch)
     }
 

@@ -5,7 +5,7 @@ use gpu_kernels::heads::HeadColumns;
 use gpu_kernels::lanes::row_shape;
 use gpu_kernels::trunk::film::{film_vector, film_vector_shape};
 use gpu_kernels::trunk::forward::{residual_norm, residual_out, residual_out_shape, trunk_entry};
-use gpu_kernels::trunk::input::{trunk_input, trunk_input_shape};
+use gpu_kernels::trunk::input::{TEMPORAL_COLUMN, trunk_input, trunk_input_shape};
 use shared_types::{Precision, Product, ProductForm, StepScalars};
 
 use super::layout::{HEAD_NAMES, Layout, N_BLOCKS};
@@ -221,6 +221,8 @@ impl Pass {
             self.sizes.window as u32,
             self.precision,
         );
+        // The last bar and what follows it.
+        let input = input.moves("rows", size_of::<f32>() * self.n_rows * TEMPORAL_COLUMN);
         let film = film_vector::launch(
             tensor("film.weight"),
             bus.view(),

@@ -106,6 +106,9 @@ impl Selectivity {
             bias.view_mut(),
             self.params,
         );
+        // A row's goal, and what its slot of the ring achieved.
+        let a_number_a_row = size_of::<f32>() * batch.indices.len();
+        let cross_entropy = cross_entropy.moves("states", a_number_a_row).moves("achieved", a_number_a_row);
         let h = pass.h[N_BLOCKS].view();
         let partials = column_partials_scaled::launch(h, self.d_logits.view(), self.partials.view_mut(), self.shape);
         let sums = column_sums::launch(self.partials.view(), self.targets.view(), weight.view_mut());

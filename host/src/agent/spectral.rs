@@ -1,5 +1,6 @@
 //! Spectral norm of the trunk's matrices: power iterations and the operands they scale.
 
+use cuda_std::launch::Launch;
 use gpu_kernels::philox::philox_shape;
 use gpu_kernels::spectral::{
     N_START_ITERATIONS, SpectralSizes, spectral_columns, spectral_rows, spectral_scale, spectral_scale_shape,
@@ -22,6 +23,8 @@ pub struct SpectralNorm {
     partials: Buffer<f32>,
     products: Buffer<f32>,
     sizes: SpectralSizes,
+    /// Elements of all matrices of one network.
+    n_elements: usize,
     sigma_max: f32,
     enabled: bool,
     lanes: u32,
@@ -38,6 +41,7 @@ impl SpectralNorm {
             u_offset += n_rows;
         }
         let sizes = SpectralSizes::of(&table);
+        let n_elements = table.iter().map(|matrix| (matrix.n_rows * matrix.n_cols) as usize).sum();
         Ok(Self {
             u: device.alloc_zeroed(2 * sizes.u_len)?,
             scales: device.alloc_zeroed(2 * table.len())?,
@@ -45,6 +49,7 @@ impl SpectralNorm {
             partials: device.alloc_zeroed(sizes.partials_len())?,
             products: device.alloc_zeroed(2 * sizes.u_len)?,
             sizes,
+            n_elements,
             sigma_max,
             enabled,
             lanes: device.row_lanes(),
@@ -84,6 +89,12 @@ impl SpectralNorm {
             enabled,
             parameters.precision,
         );
+        let (weights, operands) = (size_of::<f32>() * self.n_elements, size_of::<u16>() * self.n_elements);
+        let iterated = if self.enabled { weights } else { 0 };
+        let of_matrices = |launch: Launch, bytes: usize| launch.moves("params", bytes).moves("target", bytes);
+        let (columns, rows) = (of_matrices(columns, iterated), of_matrices(rows, iterated));
+        let shadows = operands * parameters.precision.words();
+        let scale = of_matrices(scale, weights).moves("shadow", shadows).moves("target_shadow", shadows);
         let slabs = spectral_slabs_shape(&self.sizes, self.lanes);
         vec![(slabs, columns), (slabs, rows), (spectral_scale_shape(&self.sizes, self.lanes), scale)]
     }

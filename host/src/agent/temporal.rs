@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use cuda_std::launch::DeviceSlice;
 use gpu_kernels::temporal::{
-    N_PARAMETERS, temporal_backward, temporal_backward_shape, temporal_backward_tensor, temporal_backward_tensor_shape,
-    temporal_forward, temporal_forward_shape, temporal_forward_tensor, temporal_forward_tensor_shape,
-    temporal_gradient, temporal_gradient_shape, temporal_n_parts,
+    N_FEATURES, N_PARAMETERS, temporal_backward, temporal_backward_operations, temporal_backward_shape,
+    temporal_backward_tensor, temporal_backward_tensor_shape, temporal_forward, temporal_forward_operations,
+    temporal_forward_shape, temporal_forward_tensor, temporal_forward_tensor_shape, temporal_gradient,
+    temporal_gradient_shape, temporal_n_parts,
 };
 use gpu_kernels::trunk::input::TEMPORAL_COLUMN;
 use shared_types::{Precision, ProductForm};
@@ -73,6 +74,11 @@ impl Block {
         (operands, weights.flat.slice(self.range()).view())
     }
 
+    /// Bytes of the rows' features.
+    fn feature_bytes(&self) -> usize {
+        size_of::<f32>() * self.n_rows * self.window as usize * N_FEATURES
+    }
+
     fn stride(&self, rows: &Buffer<f32>) -> u32 {
         (rows.len() / self.n_rows) as u32
     }
@@ -98,7 +104,7 @@ impl TemporalForward {
         let (n_rows, window, stride) = (block.n_rows, block.window, block.stride(rows));
         let ([embed, in_proj, out_proj], flat) = block.weights(weights);
         let (rows, output) = (rows.view(), self.output.view_mut());
-        match block.way {
+        let (shape, launch) = match block.way {
             Way::Plain(n_threads) => (
                 temporal_forward_shape(n_rows, window as usize, n_threads),
                 temporal_forward::launch(rows, embed, in_proj, out_proj, flat, output, stride, window, block.precision),
@@ -107,7 +113,9 @@ impl TemporalForward {
                 temporal_forward_tensor_shape(n_rows, window as usize),
                 temporal_forward_tensor::launch(rows, embed, in_proj, out_proj, flat, output, stride, window),
             ),
-        }
+        };
+        let launch = launch.moves("rows", block.feature_bytes());
+        (shape, launch.multiplies(temporal_forward_operations(n_rows, window as usize)))
     }
 }
 
@@ -149,7 +157,7 @@ impl TemporalBackward {
         let ([embed, in_proj, out_proj], flat) = block.weights(&parameters.online);
         let (rows, d_output, parts) = (rows.view(), self.d_output.view(), self.parts.view_mut());
         let (d_stride, d_first, precision) = (width::TEMPORAL as u32, 0, block.precision);
-        let backward = match block.way {
+        let (shape, backward) = match block.way {
             Way::Plain(n_threads) => (
                 temporal_backward_shape(n_rows, window as usize, n_threads),
                 temporal_backward::launch(
@@ -163,8 +171,10 @@ impl TemporalBackward {
                 ),
             ),
         };
+        let backward = backward.moves("rows", block.feature_bytes());
+        let backward = backward.multiplies(temporal_backward_operations(n_rows, window as usize));
         let gradient = parameters.gradient.slice(block.range()).view_mut();
         let sums = temporal_gradient::launch(self.parts.view(), gradient);
-        [backward, (temporal_gradient_shape(), sums)]
+        [(shape, backward), (temporal_gradient_shape(), sums)]
     }
 }

@@ -148,6 +148,7 @@ impl ValueHeads {
             self.precision,
         );
         let sums = column_sums::launch(self.partials.view(), self.targets.view(), of_heads().view_mut());
+        let sums = sums.moves("out", size_of::<f32>() * N_PARTIAL_COLUMNS);
         let mut steps = vec![
             self.hidden.launch(h(), parameters.online.shadow.all(), store),
             (row_shape(self.n_rows, self.lanes), outputs),

@@ -76,6 +76,7 @@ impl WeightGradient {
             gradient.view_mut(),
             self.part_len as u32,
         );
+        let sum = sum.moves("out", size_of::<f32>() * self.part_len);
         let n_products = self.matmul.products().len() as u32;
         [
             self.matmul.launch(a, b, Output::Store(self.parts.all(), None)),

@@ -2,23 +2,26 @@
 
 use std::time::Instant;
 
+use cuda_std::launch::Work;
 use serde::Serialize;
 
 use super::output::{self, Json};
 use super::train::Setup;
 use super::{Error, Global};
+use crate::bench::timer::median;
+use crate::bench::{Rates, Timer};
+use crate::graph::shape_text;
 use crate::market::walk_forward::walk_forward;
+use crate::market::{Runner, Step};
 use crate::progress::{Progress, Status, Total};
 use crate::run::plan::PlanError;
+use crate::text::shown;
 use crate::train::bookkeeping::Bookkeeping;
 use crate::train::skips::Skips;
 use crate::train::{TrainError, Trainer};
 
 /// Steps that are timed as a whole.
 const N_STEPS: usize = 200;
-/// Times that a kernel is launched between two events, and how often that is done.
-const N_LAUNCHES: u32 = 10;
-const N_REPEATS: usize = 7;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
@@ -33,18 +36,25 @@ pub(super) struct Arguments {
     json: Json,
 }
 
-/// What `bench --json` prints. Times are medians, microseconds.
+/// What `bench --json` prints. Times are medians, microseconds. A floor is what the bytes that must move, or the operations of
+/// matrix products, take at the rates; a gap is the time divided by the floor.
 #[derive(Serialize)]
 struct Measured {
     /// The device.
     device: String,
+    /// What the device reaches.
+    rates: Rates,
     /// A whole step, launched back to back.
     step_us: f64,
+    /// The sum of its kernels' floors, of children that are not shown, too.
+    floor_us: f64,
+    /// How many times that the step takes.
+    gap: f64,
     /// The host's part of a step: the launch, a look at the readback, the bookkeeping. On the CPU the launch is the step.
     host_us: f64,
     /// The parts of it.
     host: HostParts,
-    /// The children, each with the sum of its kernels run by themselves.
+    /// The children.
     nodes: Vec<Node>,
 }
 
@@ -62,14 +72,30 @@ struct HostParts {
 #[derive(Serialize)]
 struct Node {
     name: &'static str,
+    /// As a graph of its own.
     us: f64,
+    /// The sum of its kernels, each run by itself.
+    kernels_us: f64,
+    /// The sum of their floors.
+    floor_us: f64,
+    /// How many times that the graph takes.
+    gap: f64,
     kernels: Vec<Kernel>,
 }
 
 #[derive(Serialize)]
 struct Kernel {
     name: &'static str,
+    /// Blocks x threads.
+    shape: String,
+    /// By itself.
     us: f64,
+    /// Bytes that must move.
+    bytes: u64,
+    /// Operations of matrix products.
+    operations: u64,
+    floor_us: f64,
+    gap: f64,
 }
 
 impl Arguments {
@@ -80,30 +106,39 @@ impl Arguments {
         let folds = walk_forward(series.len(), plan.config.folds, plan.config.episode_len as usize);
         let folds = folds.map_err(|source| PlanError::WalkForward { name: plan.bars[0].name.clone(), source })?;
         let mut trainer = Trainer::new(&plan.device, &plan.config, series)?;
+        self.check_node(&trainer)?;
         trainer.begin_fold(&folds[0])?;
         trainer.warm_up()?;
+        let rates = Rates::measure(trainer.runner(), plan.config.precision)?;
         let (step_us, host_us, host) = whole_step(&mut trainer)?;
-        let mut measured = Measured { device: plan.device.info().name, step_us, host_us, host, nodes: Vec::new() };
-        for (name, launches) in trainer.children() {
-            if self.node.as_ref().is_some_and(|node| node != name) {
-                continue;
-            }
-            let kernels = launches.into_iter().map(|step| kernel(&trainer, step));
-            let kernels = kernels.collect::<Result<Vec<_>, Error>>()?;
-            measured.nodes.push(Node { name, us: kernels.iter().map(|kernel| kernel.us).sum(), kernels });
-        }
-        if measured.nodes.is_empty() {
-            let names: Vec<&str> = trainer.children().iter().map(|(name, _)| *name).collect();
-            return Err(PlanError::Usage(format!("`--node` is none of {}", names.join(", "))).into());
+        let works = trainer.children().into_iter().flat_map(|(_, launches)| launches);
+        let floor_us = works.map(|(_, launch)| rates.floor_us(launch.work())).sum();
+        let device = plan.device.info().name;
+        let gap = step_us / floor_us;
+        let mut measured = Measured { device, rates, step_us, floor_us, gap, host_us, host, nodes: Vec::new() };
+        let is_shown = |name: &str| self.node.as_ref().is_none_or(|node| node == name);
+        let names: Vec<&str> = trainer.children().into_iter().map(|(name, _)| name).collect();
+        for name in names.into_iter().filter(|name| is_shown(name)) {
+            measured.nodes.push(node(&trainer, name, &rates)?);
         }
         self.json.write(&measured)?;
         if self.json.to_standard_output() { Ok(()) } else { output::print(&text(&measured)) }
     }
-}
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    /// Refuses a `--node` that the step does not have, before anything is measured.
+    fn check_node(&self, trainer: &Trainer) -> Result<(), PlanError> {
+        let Some(node) = &self.node else { return Ok(()) };
+        let names: Vec<&str> = trainer.children().into_iter().map(|(name, _)| name).collect();
+        if names.contains(&node.as_str()) {
+            return Ok(());
+        }
+        let likeness = |name: &&&str| strsim::normalized_damerau_levenshtein(&node.to_lowercase(), name);
+        let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("a step has children");
+        let (node, all) = (shown(node), names.join(", "));
+        let text =
+            format!("--node: the step has no child `{node}`; the nearest is `{nearest}`; its children are {all}");
+        Err(PlanError::Usage(text))
+    }
 }
 
 /// Microseconds of a step on the device, of the host's part, and of what that is made of.
@@ -137,38 +172,75 @@ fn whole_step(trainer: &mut Trainer) -> Result<(f64, f64, HostParts), TrainError
     Ok((step_us, host_us, HostParts { launch_us, readback_us, bookkeeping_us }))
 }
 
-/// A kernel by itself, launched several times over.
-fn kernel(trainer: &Trainer, (shape, launch): crate::market::Step) -> Result<Kernel, Error> {
-    let (runner, name) = (trainer.runner(), launch.info().name);
-    let timed = || -> Result<f64, Error> {
-        let start = runner.stream.record()?;
-        for _ in 0..N_LAUNCHES {
-            runner.stream.launch_again(runner.module, shape, &launch)?;
-        }
-        let end = runner.stream.record()?;
-        Ok(end.since(&start)?.as_secs_f64() * 1e6 / f64::from(N_LAUNCHES))
+/// A child as a graph of its own, and its kernels by themselves. The step's counters are put back behind each, so that what is due
+/// only every so many steps is as due for the last one as for the first.
+fn node(trainer: &Trainer, name: &'static str, rates: &Rates) -> Result<Node, TrainError> {
+    let (runner, timer) = (trainer.runner(), Timer::THOROUGH);
+    let counters = trainer.agent.counters.read()?;
+    let launches = || {
+        let mut children = trainer.children().into_iter().filter(|(child, _)| *child == name);
+        children.next().map(|(_, launches)| launches).unwrap_or_default()
     };
-    timed()?;
-    let times = (0..N_REPEATS).map(|_| timed()).collect::<Result<Vec<_>, Error>>()?;
-    Ok(Kernel { name, us: median(times) })
+    let us = timer.child(runner, name, launches())?;
+    trainer.agent.counters.write(&counters)?;
+    let mut kernels = Vec::new();
+    for step in launches() {
+        kernels.push(kernel(runner, &step, rates)?);
+        trainer.agent.counters.write(&counters)?;
+    }
+    let sum = |of: fn(&Kernel) -> f64| kernels.iter().map(of).sum::<f64>();
+    let (kernels_us, floor_us) = (sum(|kernel| kernel.us), sum(|kernel| kernel.floor_us));
+    Ok(Node { name, us, kernels_us, floor_us, gap: us / floor_us, kernels })
+}
+
+fn kernel(runner: Runner<'_>, step: &Step, rates: &Rates) -> Result<Kernel, TrainError> {
+    let (shape, launch) = step;
+    let us = Timer::THOROUGH.kernel(runner, step)?;
+    let Work { bytes, operations } = launch.work();
+    let floor_us = rates.floor_us(launch.work());
+    Ok(Kernel {
+        name: launch.info().name,
+        shape: shape_text(shape),
+        us,
+        bytes,
+        operations,
+        floor_us,
+        gap: us / floor_us,
+    })
 }
 
 fn text(measured: &Measured) -> String {
+    let Measured { device, rates, step_us, floor_us, gap, host_us, host, nodes } = measured;
     let mut text = format!(
-        "{}: {:.1} us a step ({:.0} steps a second)\nhost: {:.2} us a step: launch {:.2}, readback {:.2}, bookkeeping {:.2}\n",
-        measured.device,
-        measured.step_us,
-        1e6 / measured.step_us,
-        measured.host_us,
-        measured.host.launch_us,
-        measured.host.readback_us,
-        measured.host.bookkeeping_us,
+        "{device}: {step_us:.1} us a step ({:.0} steps a second), floor {floor_us:.1} us, gap {gap:.2}\n\
+         host: {host_us:.2} us a step: launch {:.2}, readback {:.2}, bookkeeping {:.2}\n\
+         floors: bytes at {:.1} GB/s, products at {:.3} TFLOP/s, as a large copy and a large product reach them here\n",
+        1e6 / step_us,
+        host.launch_us,
+        host.readback_us,
+        host.bookkeeping_us,
+        1e-9 * rates.bytes_per_s,
+        1e-12 * rates.operations_per_s,
     );
-    for node in &measured.nodes {
-        text += &format!("\n{:<34} {:>10.1} us\n", node.name, node.us);
-        for kernel in &node.kernels {
-            text += &format!("  {:<32} {:>10.1}\n", kernel.name, kernel.us);
+    for node in nodes {
+        let Node { name, us, kernels_us, floor_us, gap, kernels } = node;
+        text += &format!(
+            "\n{:<56} {:>10} {:>10} {:>8}\n{name:<56} {us:>10.1} {floor_us:>10.2} {}\n",
+            "",
+            "us",
+            "floor",
+            "gap",
+            gap_text(*gap)
+        );
+        for Kernel { name, shape, us, floor_us, gap, .. } in kernels {
+            text += &format!("  {name:<32} {shape:<21} {us:>10.1} {floor_us:>10.2} {}\n", gap_text(*gap));
         }
+        text += &format!("  {:<54} {kernels_us:>10.1}\n", "kernels one by one, in all");
     }
     text
+}
+
+/// A gap in eight columns: of a kernel that does next to nothing it is long.
+fn gap_text(gap: f64) -> String {
+    if gap < 1000.0 { format!("{gap:>8.2}") } else { format!("{gap:>8.0}") }
 }

@@ -1,6 +1,7 @@
 //! Matrix products: the tensor-core kernels on a GPU, a library's products on the CPU, behind one call.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 use bytemuck::Pod;
 use cuda_std::launch::{Claim, Launch};
@@ -122,12 +123,14 @@ impl Matmul {
             let by_fours = self.list.iter().all(|p| (p.d | p.d_stride).is_multiple_of(4));
             assert!(by_fours, "a row of operands begins at a multiple of 4, and is written by fours");
         }
+        let has_bias = !bias.is_empty();
         let (m, n) = (self.largest(|p| p.m), self.largest(|p| p.n));
         let (table, n_products, n_parts) = (self.table.view(), self.list.len() as u32, self.n_parts);
         let (bias, c, d, part_len) = (bias.view(), c.view_mut(), d.view_mut(), self.part_len);
         if self.precision == Precision::F32 {
             let (a, b, form) = (a.view(), b.view(), self.form);
             let launch = matmul_f32::launch(a, b, table, bias, c, d, form, epilogue, n_parts, part_len);
+            let launch = self.with_work(launch, epilogue, has_bias);
             return (matmul_f32_shape(m, n, n_products, n_parts), launch, epilogue);
         }
         let (a, b) = (a.ptr(), b.ptr());
@@ -140,7 +143,34 @@ impl Matmul {
                 ProductForm::Tn => matmul_tn::launch(a, b, table, bias, c, d, epilogue, n_parts, part_len),
             }
         };
-        (matmul_shape(m, n, n_products, n_parts), launch, epilogue)
+        (matmul_shape(m, n, n_products, n_parts), self.with_work(launch, epilogue, has_bias), epilogue)
+    }
+
+    /// The launch with what its products touch: their buffers hold more. An operand that several take moves once.
+    fn with_work(&self, launch: Launch, epilogue: Epilogue, has_bias: bool) -> Launch {
+        let list = || self.list.iter();
+        let product = |p: &Product| p.m as usize * p.n as usize;
+        let a: HashSet<_> = list().map(|p| (p.a, p.a_stride, p.m, p.k)).collect();
+        let b: HashSet<_> = list().map(|p| (p.b, p.b_stride, p.n, p.k)).collect();
+        let operand = self.precision.words() * size_of::<u16>();
+        let of_operand = |operands: HashSet<(u32, u32, u32, u32)>| -> usize {
+            operands.iter().map(|&(_, _, rows, columns)| operand * rows as usize * columns as usize).sum()
+        };
+        let results: usize = list().map(product).sum();
+        let biases: usize = list().map(|p| p.n as usize).sum();
+        let (c, d) = match epilogue {
+            Epilogue::Store => (results * self.n_parts as usize, 0),
+            // Read, and written.
+            Epilogue::Add => (2 * results, 0),
+            Epilogue::Silu | Epilogue::SiluBackward => (results, results),
+        };
+        launch
+            .moves("a", of_operand(a))
+            .moves("b", of_operand(b))
+            .moves("bias", if has_bias { size_of::<f32>() * biases } else { 0 })
+            .moves("c", size_of::<f32>() * c)
+            .moves("d", operand * d)
+            .multiplies(list().map(|p| 2 * product(p) as u64 * u64::from(p.k)).sum())
     }
 
     fn largest(&self, extent: impl Fn(&Product) -> u32) -> u32 {

@@ -124,7 +124,6 @@ impl Memories {
     }
 
     pub(super) fn kernel(&mut self, shape: &LaunchShape, launch: &Launch) -> KernelDescription {
-        let dimensions = |dim: Dim3| [dim.x, dim.y, dim.z];
         KernelDescription {
             name: launch.info().name.into(),
             grid: dimensions(shape.grid),
@@ -151,12 +150,25 @@ impl Memories {
 impl KernelDescription {
     /// The launch's shape in a few characters.
     pub fn shape_text(&self) -> String {
-        let text = |[x, y, z]: [u32; 3]| match (y, z) {
-            (1, 1) => x.to_string(),
-            (_, 1) => format!("{x}x{y}"),
-            _ => format!("{x}x{y}x{z}"),
-        };
-        let shared = if self.shared_bytes > 0 { format!(", {} B", self.shared_bytes) } else { String::new() };
-        format!("{} x {}{shared}", text(self.grid), text(self.block))
+        in_few_characters(self.grid, self.block, self.shared_bytes)
     }
+}
+
+/// A launch's shape in a few characters: blocks, threads of a block, and its dynamic shared memory, if any.
+pub fn shape_text(shape: &LaunchShape) -> String {
+    in_few_characters(dimensions(shape.grid), dimensions(shape.block), shape.shared_bytes)
+}
+
+fn dimensions(dim: Dim3) -> [u32; 3] {
+    [dim.x, dim.y, dim.z]
+}
+
+fn in_few_characters(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> String {
+    let text = |[x, y, z]: [u32; 3]| match (y, z) {
+        (1, 1) => x.to_string(),
+        (_, 1) => format!("{x}x{y}"),
+        _ => format!("{x}x{y}x{z}"),
+    };
+    let shared = if shared_bytes > 0 { format!(", {shared_bytes} B") } else { String::new() };
+    format!("{} x {}{shared}", text(grid), text(block))
 }

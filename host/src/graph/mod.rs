@@ -10,6 +10,6 @@ mod parent;
 pub use child::{ChildGraph, Recorder};
 pub use describe::{
     AccessKind, ChildDescription, Edge, GraphDescription, Hazard, KernelDescription, MemoryDescription,
-    ParameterDescription,
+    ParameterDescription, shape_text,
 };
 pub use parent::{ChildModules, ParentGraph};

@@ -12,7 +12,7 @@ use crate::agent::Learners;
 use crate::market::Step;
 
 /// A bit for each learner that updates.
-fn learners_on(on: &Learners) -> u32 {
+pub(super) fn learners_on(on: &Learners) -> u32 {
     let switches = [
         (learner::THETA, true),
         (learner::ATTENTION, on.attention),
@@ -32,6 +32,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         gradient_norm::launch(gradient.view(), masks.view(), memory.ranges.view(), memory.norm_partials.view_mut());
     let products =
         snapshot_products::launch(gradient.view(), agent.snapshot.view(), masks.view(), memory.products.view_mut());
+    let products = products.moves("gradient", size_of::<f32>() * agent.snapshot.len());
     let params = GateParams {
         learners: learners_on(&agent.learners),
         adaptive_clip: u32::from(agent.learners.adaptive_clip),
@@ -85,6 +86,7 @@ fn prune(parts: &StepParts<'_>) -> Vec<Step> {
     let threshold = prune_threshold::launch(prune.bins.view_mut(), tensors.view_mut(), counters(), schedule);
     let (masks, bus) = (agent.masks.view_mut(), agent.bus.view_mut());
     let renew = prune_masks::launch(params.view(), chunks(), tensors.view(), counters(), masks, bus, schedule);
+    let [count, threshold, renew] = [count, threshold, renew].map(|launch| launch.seldom_due("counters"));
     let over_all = prune_shape(params.len());
     vec![(over_all, count), (prune_threshold_shape(tensors.len()), threshold), (over_all, renew)]
 }

@@ -1,13 +1,17 @@
 //! Child graph `adam_update`: what the auxiliary learners leave besides their Adams, AdamW with the target's EMA and the operands
 //! in one sweep, then the internal state vector.
 
+use cuda_std::launch::Launch;
 use gpu_kernels::adamw::{adamw, adamw_shape};
 use gpu_kernels::isv::{isv_update, isv_update_shape};
 use gpu_kernels::settle::{RiskParams, settle_heads, settle_heads_shape};
 use shared_types::learner;
 use shared_types::nan_flags::PRIORITY;
 
-use super::StepParts;
+use super::adam_grad::learners_on;
+use super::chunks::sweep_writes_operand;
+use super::{LEARNER_GROUPS, StepParts};
+use crate::agent::layout::{Group, Tensor};
 use crate::agent::value_heads::last_layers;
 use crate::market::Step;
 
@@ -30,6 +34,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         memory.flags.slice(0..PRIORITY).view_mut(),
         p.precision,
     );
+    let sweep = with_bytes(parts, sweep);
     let isv = isv_update::launch(
         memory.totals.view(),
         memory.update.view(),
@@ -44,6 +49,30 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let mut steps: Vec<Step> = settle(parts).into_iter().collect();
     steps.extend([(adamw_shape(p.online.flat.len(), parts.device.row_lanes()), sweep), (isv_update_shape(), isv)]);
     steps
+}
+
+/// The sweep with what it moves where nothing is gated: of the learners that are on, gradients, and parameters and moments in place.
+fn with_bytes(parts: &StepParts<'_>, sweep: Launch) -> Launch {
+    let (agent, layout) = (parts.agent, &parts.agent.parameters.layout);
+    let on = learners_on(&agent.learners);
+    let is_on = |group: Group| LEARNER_GROUPS.iter().position(|of| *of == group).is_some_and(|at| on >> at & 1 != 0);
+    let tensors = || layout.tensors().iter().filter(|tensor| is_on(tensor.group));
+    let elements = |of: &dyn Fn(&&Tensor) -> bool| tensors().filter(of).map(Tensor::n_elements).sum::<usize>();
+    let n_target = agent.parameters.target.flat.len();
+    let in_target = |tensor: &&Tensor| tensor.offset < n_target;
+    let (all, target) = (size_of::<f32>() * elements(&|_| true), size_of::<f32>() * elements(&in_target));
+    let operand = size_of::<u16>() * agent.parameters.precision.words();
+    let shadow = operand * elements(&|tensor| sweep_writes_operand(tensor));
+    let target_shadow = operand * elements(&|tensor| sweep_writes_operand(tensor) && in_target(tensor));
+    sweep
+        .moves("gradient", all)
+        .moves("snapshot", 2 * size_of::<f32>() * agent.snapshot.len())
+        .moves("params", 2 * all)
+        .moves("first", 2 * all)
+        .moves("second", 2 * all)
+        .moves("target", 2 * target)
+        .moves("shadow", shadow)
+        .moves("target_shadow", target_shadow)
 }
 
 /// PopArt, and the learners' entries of the internal state vector; nothing if none is on.

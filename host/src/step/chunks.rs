@@ -3,9 +3,14 @@
 use gpu_kernels::adamw::{CHUNK, CHUNK_DECAYS, CHUNK_SHADOW};
 
 use super::memory::LEARNER_GROUPS;
-use crate::agent::layout::{ALIGNMENT, Layout};
+use crate::agent::layout::{ALIGNMENT, Layout, Tensor};
 
 const _: () = assert!(CHUNK == ALIGNMENT);
+
+/// Whether the sweep writes the tensor's operands. The trunk's matrices carry their spectral norm, which `spectral` alone knows.
+pub(super) fn sweep_writes_operand(tensor: &Tensor) -> bool {
+    tensor.has_operand() && !tensor.spectral
+}
 
 /// A byte for each chunk: the learner, whether weight decay applies, whether the sweep writes operands.
 pub(super) fn chunk_bytes(layout: &Layout) -> Vec<u8> {
@@ -16,8 +21,7 @@ pub(super) fn chunk_bytes(layout: &Layout) -> Vec<u8> {
         if tensor.decays {
             byte |= CHUNK_DECAYS;
         }
-        // The trunk's matrices carry their spectral norm, which `spectral` alone knows.
-        if tensor.has_operand() && !tensor.spectral {
+        if sweep_writes_operand(tensor) {
             byte |= CHUNK_SHADOW;
         }
         let range = tensor.range();

@@ -29,6 +29,7 @@ fn measure_causes(parts: &StepParts<'_>) -> Vec<Step> {
         agent.sizes().state_stride() as u32,
         (config.window as usize - 1) as u32 * N_FEATURES as u32,
     );
+    let rows = rows.seldom_due("counters");
     let mut when_due = causal.pass.forward(
         &causal.rows,
         &agent.parameters.online,
@@ -71,5 +72,6 @@ fn spacing(parts: &StepParts<'_>) -> Vec<Step> {
         n as u32,
         agent.spacing.view_mut(),
     );
+    let [partials, spacing] = [partials, spacing].map(|launch| launch.seldom_due("counters"));
     vec![(target_mass_partials_shape(n), partials), (atom_spacing_shape(), spacing)]
 }

@@ -37,6 +37,7 @@ pub(super) fn priorities(parts: &StepParts<'_>, indices: Part<'_, u32>) -> Vec<S
     let mut steps = replay.tree_memory().update(indices.view().memory(), td_errors.memory(), alpha);
     let counters = parts.agent.counters.view();
     let mark = mark_scored::launch(indices.view(), td_errors, counters, replay.ring.last_scored.view_mut());
+    let mark = mark.moves("last_scored", size_of::<u32>() * parts.config.batch);
     steps.push((mark_scored_shape(parts.config.batch), mark));
     steps
 }

@@ -10,6 +10,7 @@ use gpu_kernels::scan::{
 };
 use gpu_kernels::seg_tree::{seg_tree_sample, seg_tree_sample_shape};
 use gpu_kernels::transitions::{gather_transitions, gather_transitions_shape};
+use shared_types::market::N_BRANCHES;
 use shared_types::nan_flags;
 
 use super::{StepParts, seed};
@@ -38,17 +39,21 @@ fn sample(parts: &StepParts<'_>) -> Vec<Step> {
     let Some(scan) = &batch.scan else {
         let (indices, priorities) = (batch.indices.view_mut(), batch.priorities.view_mut());
         let launch = seg_tree_sample::launch(replay.tree.view(), counters, indices, priorities, seed);
+        let launch = launch.moves("tree", replay.tree_memory().shape().bytes_of_ways(n));
         return vec![(seg_tree_sample_shape(n), launch)];
     };
     let capacity = parts.config.capacity;
     let leaves = || replay.tree.slice(capacity..2 * capacity).view();
     let (max, sums, prefix) = (|| replay.max_priority.view(), &scan.block_sums, &scan.prefix);
     let (wide, drawn) = (&scan.indices, batch.priorities.view_mut());
+    let draw = scan_sample::launch(leaves(), prefix.view(), counters, wide.view_mut(), drawn, seed);
+    // At least what was drawn.
+    let draw = draw.moves("priorities", size_of::<f32>() * n).moves("prefix", size_of::<u64>() * n);
     vec![
         (scan_shape(capacity), scan_block_sums::launch(leaves(), max(), sums.view_mut())),
         (scan_offsets_shape(), scan_offsets::launch(sums.view_mut())),
         (scan_shape(capacity), scan_prefix::launch(leaves(), max(), sums.view(), prefix.view_mut())),
-        (scan_sample_shape(n), scan_sample::launch(leaves(), prefix.view(), counters, wide.view_mut(), drawn, seed)),
+        (scan_sample_shape(n), draw),
         (scan_sample_shape(n), i64_to_u32::launch(wide.view(), batch.indices.view_mut())),
     ]
 }
@@ -72,6 +77,14 @@ fn relabel(parts: &StepParts<'_>) -> Option<Step> {
         config.her.ratio as f32,
         (config.reward_scale * config.her.weight) as f32,
     );
+    // A picked row finds its episode's end, takes a donor, and changes goal and reward.
+    let picked = (config.her.ratio * config.batch as f64) as usize * size_of::<f32>();
+    let launch = launch
+        .moves("episodes", 2 * picked)
+        .moves("achieved", 2 * picked)
+        .moves("states", 2 * picked)
+        .moves("next_states", picked)
+        .moves("rewards", 2 * picked);
     config.learners.her.then_some((her_relabel_shape(config.batch), launch))
 }
 
@@ -81,6 +94,7 @@ pub(super) fn gather(parts: &StepParts<'_>, indices: Part<'_, u32>) -> Vec<Step>
     let (n, width, stride) = (parts.config.batch, sizes.state_dim() as u32, sizes.state_stride() as u32);
     let rows = |from: &Buffer<f32>, to: &Buffer<f32>| {
         let launch = gather_f32_rows_padded::launch(from.view(), indices.view(), to.view_mut(), width, stride);
+        let launch = launch.moves("source", size_of::<f32>() * n * width as usize);
         (gather_f32_rows_padded_shape(n), launch)
     };
     let columns = gather_transitions::launch(
@@ -94,6 +108,11 @@ pub(super) fn gather(parts: &StepParts<'_>, indices: Part<'_, u32>) -> Vec<Step>
         batch.dones.view_mut(),
         batch.discount_powers.view_mut(),
     );
+    let columns = columns
+        .moves("actions", size_of_val(&[0u8; N_BRANCHES]) * n)
+        .moves("rewards", size_of::<f32>() * n)
+        .moves("dones", size_of::<u8>() * n)
+        .moves("discount_powers", size_of::<f32>() * n);
     vec![
         rows(&ring.states, &batch.states),
         rows(&ring.next_states, &batch.next_states),

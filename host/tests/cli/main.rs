@@ -100,6 +100,47 @@ fn graph_shows_text_dot_and_json() {
     assert_eq!(written.children[0].name, "counters");
 }
 
+/// Fields as docs/performance.md tells them, and numbers that fit each other.
+#[test]
+fn bench_of_one_child_has_floors_and_gaps() {
+    let of_tiny = ["--preset", "tiny", "--device", "cpu"];
+    // Thousands of launches, all of them checked in other tests.
+    let mut bench = command(&[&["bench", "--node", "forward", "--json"], &of_tiny[..]].concat());
+    let output = bench.env_remove("ONEGRAPH_CHECK").output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let bench: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON alone");
+    let number = |of: &serde_json::Value, field: &str| of[field].as_f64().unwrap_or_else(|| panic!("{field} in {of}"));
+    let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+    let (rates, nodes) = (&bench["rates"], bench["nodes"].as_array().expect("a list"));
+    let (bytes_per_s, operations_per_s) = (number(rates, "bytes_per_s"), number(rates, "operations_per_s"));
+    assert!(bytes_per_s > 0.0 && operations_per_s > 0.0, "{rates}");
+    assert!(nodes.len() == 1 && nodes[0]["name"] == "forward", "{bench}");
+    let kernels = nodes[0]["kernels"].as_array().expect("a list");
+    let mut operations = 0.0;
+    for kernel in kernels {
+        assert!(kernel["name"].is_string() && kernel["shape"].as_str().is_some_and(|shape| shape.contains(" x ")));
+        let (us, floor) = (number(kernel, "us"), number(kernel, "floor_us"));
+        let (bytes, of_kernel) = (number(kernel, "bytes"), number(kernel, "operations"));
+        assert!(bytes > 0.0 && us > 0.0, "{kernel}");
+        assert!(is_near(1e6 * (bytes / bytes_per_s).max(of_kernel / operations_per_s), floor), "{kernel}");
+        assert!(is_near(us / floor, number(kernel, "gap")), "{kernel}");
+        operations += of_kernel;
+    }
+    assert!(operations > 0.0, "no product in forward");
+    let sum = |field: &str| kernels.iter().map(|kernel| number(kernel, field)).sum::<f64>();
+    assert!(
+        is_near(sum("floor_us"), number(&nodes[0], "floor_us")) && is_near(sum("us"), number(&nodes[0], "kernels_us"))
+    );
+    assert!(is_near(number(&nodes[0], "us") / sum("floor_us"), number(&nodes[0], "gap")));
+    // The step's floor is that of all children.
+    assert!(number(&bench, "floor_us") > number(&nodes[0], "floor_us"), "{bench}");
+    assert!(is_near(number(&bench, "step_us") / number(&bench, "floor_us"), number(&bench, "gap")));
+
+    let refused = onegraph(&[&["bench", "--node", "forwrd"], &of_tiny[..]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert_has(&stderr(&refused), &["no child `forwrd`", "the nearest is `forward`", "counters, per_sample"]);
+}
+
 #[test]
 fn wrong_arguments_and_places_exit_with_two() {
     for (arguments, parts) in [

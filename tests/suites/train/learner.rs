@@ -8,7 +8,7 @@ use host::config::Config;
 use host::device::{Buffer, Device, Module, Stream};
 use host::graph::ParentGraph;
 use host::images::KERNELS;
-use host::market::Runner;
+use host::market::{Runner, Step};
 use host::step::{self, ControlPage, Pages, ReadbackReader, Replay, StepMemory, StepParts};
 use onegraph_tests::{Failed, Outcome};
 use shared_types::Collector;
@@ -109,14 +109,9 @@ impl Learner {
         Ok(self.stream.synchronize()?)
     }
 
-    /// A step launch by launch, without the graph.
-    pub fn step_without_graph(&self) -> Outcome {
-        self.step_with(|_| Ok(()))
-    }
-
-    /// The same, with something done behind each child, whose name it gets.
-    pub fn step_with(&self, behind: impl Fn(&str) -> Outcome) -> Outcome {
-        let parts = StepParts {
+    /// The step's children with their launches.
+    pub fn children(&self) -> Vec<(&'static str, Vec<Step>)> {
+        step::children(&StepParts {
             device: &self.device,
             config: &self.config,
             agent: &self.agent,
@@ -124,8 +119,17 @@ impl Learner {
             collector: &self.collector,
             memory: &self.memory,
             pages: &self.pages,
-        };
-        for (name, launches) in step::children(&parts) {
+        })
+    }
+
+    /// A step launch by launch, without the graph.
+    pub fn step_without_graph(&self) -> Outcome {
+        self.step_with(|_| Ok(()))
+    }
+
+    /// The same, with something done behind each child, whose name it gets.
+    pub fn step_with(&self, behind: impl Fn(&str) -> Outcome) -> Outcome {
+        for (name, launches) in self.children() {
             self.runner().run(launches)?;
             behind(name)?;
         }

@@ -11,6 +11,7 @@ mod rescoring;
 mod resume;
 mod runs;
 mod skips;
+mod work;
 
 fn main() {
     if hot_path::planted_process() {
@@ -26,6 +27,7 @@ fn main() {
         look_ahead::cases(),
         hot_path::cases(),
         skips::cases(),
+        work::cases(),
     ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

@@ -1,9 +1,13 @@
 //! The host's side of a launch: handles of device memory, and a kernel with its arguments bound.
 
+mod work;
+
 use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use work::Work;
 
 use crate::cpu::{Block, Shadow};
 
@@ -199,6 +203,8 @@ pub struct Claim {
     pub access: Access,
     /// Whether the kernel reaches it through a view, whose accesses the checker sees.
     pub tracked: bool,
+    /// Bytes of it that move: all of them once, unless [`Launch::moves`] says otherwise.
+    moved: u64,
 }
 
 /// Two parameters of one launch reach the same memory, and the kernel may write it through one of them.
@@ -276,7 +282,8 @@ impl Binder {
 
     fn claim(&mut self, parameter: &'static str, range: &MemoryRange, access: Access, tracked: bool) {
         self.value(&range.address());
-        self.claims.push(Claim { parameter, range: range.clone(), access, tracked });
+        let moved = range.bytes() as u64;
+        self.claims.push(Claim { parameter, range: range.clone(), access, tracked, moved });
     }
 }
 
@@ -289,12 +296,13 @@ pub struct Launch {
     binder: Binder,
     body: Body,
     substitute: Option<Substitute>,
+    operations: u64,
 }
 
 impl Launch {
     /// Used by `#[kernel]`.
     pub fn new(info: &'static KernelInfo, binder: Binder, body: impl Fn(&Block<'_>) + Send + Sync + 'static) -> Self {
-        Self { info, binder, body: Box::new(body), substitute: None }
+        Self { info, binder, body: Box::new(body), substitute: None, operations: 0 }
     }
 
     /// The same launch, in whose place the CPU target calls `substitute` with the claims: for matrix products, which a
