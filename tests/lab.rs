@@ -14,6 +14,12 @@ use crate::{Failed, Outcome};
 /// Sizes around a warp, a block, a vector of four and a tile of 4,096, and none at all.
 pub const SIZES: [usize; 14] = [0, 1, 2, 3, 5, 31, 32, 33, 255, 257, 1000, 4095, 4099, 70_001];
 
+/// A launch's kernel; a product by `wgmma` under the name of that by `mma`, whose place it takes on Hopper.
+pub fn kernel_name(launch: &Launch) -> &'static str {
+    let name = launch.info().name;
+    name.split_once("_wgmma_").map_or(name, |(product, _)| product)
+}
+
 /// A device with the kernels loaded.
 pub struct Lab<'a> {
     device: &'a Device,

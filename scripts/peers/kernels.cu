@@ -1,12 +1,14 @@
 // CUDA C++ peers of onegraph's kernels, at the sizes of `tests/benches/kernels`.
-//   nvcc -O3 -gencode=arch=compute_90a,code=sm_90a -o peers scripts/peers/kernels.cu && ./peers peers.jsonl
+//   nvcc -O3 -gencode=arch=compute_90a,code=sm_90a -o peers scripts/peers/kernels.cu -lcublas && ./peers peers.jsonl
 // Each key has the same algorithm as the Rust kernel ("same design") and, where there is one, what else a CUDA programmer
-// would write. Two times each, medians by events:
+// would write; products are cuBLAS's, with a pass of their own for what follows them. Two times each, medians by events:
 //   graph  = a replay of a graph of 20 dependent passes over rotating buffers, divided by 20 (launch gaps are inside it)
 //   single = one pass on a stream between two events
+// A second argument names one subject (gather, trees, scan, small, products) to time besides the copy.
 // The file gets a JSON line a variant; `kernels --peers FILE` puts the best of each key beside the Rust kernel.
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
+#include <cublas_v2.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,6 +18,8 @@
 #include <string>
 #include <vector>
 #define CHECK(x) do { cudaError_t e_ = (x); if (e_ != cudaSuccess) { fprintf(stderr, "%s:%d %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_)); exit(1); } } while (0)
+
+#define CHECK_BLAS(x) do { cublasStatus_t s_ = (x); if (s_ != CUBLAS_STATUS_SUCCESS) { fprintf(stderr, "%s:%d %s: %s\n", __FILE__, __LINE__, #x, cublasGetStatusString(s_)); exit(1); } } while (0)
 
 constexpr int BATCH = 8192, SETS = 20, WIDTH = 400, STRIDE = 448;
 typedef unsigned long long u64;
@@ -261,6 +265,29 @@ __global__ void __launch_bounds__(1024) is_weights(const float* __restrict__ p, 
     for (int i = threadIdx.x; i < n; i += 1024) w[i] = powf(m / p[i], b);
 }
 
+// ---------------------------------------------------------------- what follows a product
+__global__ void fill_operand(__nv_bfloat16* p, size_t n, uint32_t seed) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) p[i] = __float2bfloat16(2 * unit((uint32_t)i * 2654435761u + seed) - 1);
+}
+struct __align__(8) Four { __nv_bfloat162 low, high; };
+__device__ inline float sigmoid(float x) { return 1 / (1 + __expf(-x)); }
+template <class F> __device__ inline Four four(float4 v, F f) { return {__floats2bfloat162_rn(f(v.x), f(v.y)), __floats2bfloat162_rn(f(v.z), f(v.w))}; }
+__global__ void silu(float4* __restrict__ c, const float4* __restrict__ bias, Four* __restrict__ d, size_t n4, int width4) {
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= n4) return;
+    float4 v = c[i], b = __ldg(bias + i % width4);
+    v = make_float4(v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w);
+    c[i] = v;
+    d[i] = four(v, [](float x) { return x * sigmoid(x); });
+}
+__global__ void silu_backward(const float4* __restrict__ dy, const float4* __restrict__ at, Four* __restrict__ d, size_t n4) {
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= n4) return;
+    auto slope = [](float x) { float s = sigmoid(x); return s * (1 + x * (1 - s)); };
+    float4 v = dy[i], a = __ldg(at + i);
+    d[i] = four(make_float4(v.x * slope(a.x), v.y * slope(a.y), v.z * slope(a.z), v.w * slope(a.w)), [](float x) { return x; });
+}
+
 // ---------------------------------------------------------------- timing
 static cudaStream_t stream;
 static cudaEvent_t start_event, end_event;
@@ -381,17 +408,55 @@ static void small() {
     float *p = random_floats(BATCH, 1), *w = device_array<float>(BATCH), *beta = random_floats(1, 5);
     row("is_weights/" + std::to_string(BATCH), "same design", [&](int) { is_weights<<<1, 1024, 0, stream>>>(p, beta, w, BATCH); });
 }
+static void products() {
+    const int hidden = 512;
+    size_t rows = (size_t)BATCH * hidden, weights = (size_t)hidden * hidden;
+    auto operands = [](size_t n, uint32_t seed) { auto* p = device_array<__nv_bfloat16>(n); fill_operand<<<4096, 256, 0, stream>>>(p, n, seed); return p; };
+    __nv_bfloat16 *x = operands(rows * SETS, 1), *dy = operands(rows * SETS, 2), *w = operands(weights * SETS, 3);
+    float *c = device_array<float>(rows * SETS), *at = random_floats(rows * SETS, 4), *bias = random_floats(hidden, 5), *gradient = device_array<float>(weights);
+    Four* d = device_array<Four>(rows / 4 * SETS);
+    size_t workspace_bytes = (size_t)32 << 20;
+    char* workspace = device_array<char>(workspace_bytes);
+    cublasHandle_t blas;
+    CHECK_BLAS(cublasCreate(&blas));
+    CHECK_BLAS(cublasSetStream(blas, stream));
+    // Of our own, so that a capture allocates nothing.
+    CHECK_BLAS(cublasSetWorkspace(blas, workspace, workspace_bytes));
+    // cuBLAS counts columns first, so that it makes C^T (n x m) = op(B) op(A).
+    auto product = [&](cublasOperation_t of_b, cublasOperation_t of_a, int m, int n, int k, const void* a, const void* b, float* out) {
+        float one = 1, zero = 0;
+        int b_stride = of_b == CUBLAS_OP_T ? k : n, a_stride = of_a == CUBLAS_OP_T ? m : k;
+        CHECK_BLAS(cublasGemmEx(blas, of_b, of_a, n, m, k, &one, b, CUDA_R_16BF, b_stride, a, CUDA_R_16BF, a_stride, &zero, out, CUDA_R_32F, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    };
+    auto nt = [&](int i) { product(CUBLAS_OP_T, CUBLAS_OP_N, BATCH, hidden, hidden, x + i * rows, w + i * weights, c + i * rows); };
+    auto nn = [&](int i) { product(CUBLAS_OP_N, CUBLAS_OP_N, BATCH, hidden, hidden, x + i * rows, w + i * weights, c + i * rows); };
+    row("nt/8192x512x512", "cuBLAS", nt);
+    row("nt_silu/8192x512x512", "cuBLAS and a pass", [&](int i) {
+        nt(i);
+        silu<<<blocks(rows / 4, 256), 256, 0, stream>>>((float4*)(c + i * rows), (float4*)bias, d + i * rows / 4, rows / 4, hidden / 4);
+    });
+    row("nn/8192x512x512", "cuBLAS", nn);
+    row("nn_silu_backward/8192x512x512", "cuBLAS and a pass", [&](int i) {
+        nn(i);
+        silu_backward<<<blocks(rows / 4, 256), 256, 0, stream>>>((float4*)(c + i * rows), (float4*)(at + i * rows), d + i * rows / 4, rows / 4);
+    });
+    row("tn/512x512x8192", "cuBLAS", [&](int i) { product(CUBLAS_OP_N, CUBLAS_OP_T, hidden, hidden, BATCH, dy + i * rows, x + i * rows, gradient); });
+    CHECK_BLAS(cublasDestroy(blas));
+    for (void* p : {(void*)x, (void*)dy, (void*)w, (void*)c, (void*)at, (void*)bias, (void*)gradient, (void*)d, (void*)workspace}) CHECK(cudaFree(p));
+}
 
 int main(int argc, char** argv) {
-    if (argc != 2) { fprintf(stderr, "usage: %s FILE\n", argv[0]); return 2; }
+    if (argc < 2 || argc > 3) { fprintf(stderr, "usage: %s FILE [SUBJECT]\n", argv[0]); return 2; }
+    auto wanted = [&](const char* subject) { return argc == 2 || std::string(argv[2]) == subject; };
     if (!(lines = fopen(argv[1], "w"))) { perror(argv[1]); return 1; }
     cudaDeviceProp device; CHECK(cudaGetDeviceProperties(&device, 0));
     printf("# CUDA C++ peers on %s, %d multiprocessors\n", device.name, device.multiProcessorCount);
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); CHECK(cudaEventCreate(&start_event)); CHECK(cudaEventCreate(&end_event));
     copies();
-    gathers();
-    for (int k = 16; k <= 26; k += 2) trees(k);
-    scans();
-    small();
+    if (wanted("gather")) gathers();
+    for (int k = 16; k <= 26 && wanted("trees"); k += 2) trees(k);
+    if (wanted("scan")) scans();
+    if (wanted("small")) small();
+    if (wanted("products")) products();
     return 0;
 }

@@ -55,13 +55,35 @@ pub fn transpose<B: Backend>(backend: &B) {
     assert_eq!(backend.read(&out), want);
 }
 
+/// In the three forms.
 pub fn wgmma<B: Backend>(backend: &B) {
-    let (a, b) = (small(71, 64 * 64), small(73, 128 * 64));
-    let want: Vec<f32> =
-        (0..64 * 128).map(|at| (0..64).map(|k| a[at / 128 * 64 + k] * b[at % 128 * 64 + k]).sum()).collect();
+    let (a, b) = (small(71, 64 * 64), small(73, 64 * 128));
+    let transposed = |values: &[f32], width: usize| -> Vec<f32> {
+        let height = values.len() / width;
+        (0..values.len()).map(|at| values[at % height * width + at / height]).collect()
+    };
+    let want = product(&a, &b, &[0.0; 64 * 128], 64, 128);
     let bits = |values: &[f32]| -> Vec<u16> { values.iter().map(|&v| bf16::from_f32(v).to_bits()).collect() };
-    let (a, b, d) = (backend.upload(&bits(&a)), backend.upload(&bits(&b)), unwritten(backend, 64 * 128, f32::NAN));
-    let launch = tensor::wgmma_bf16::launch(backend.view(&a), backend.view(&b), backend.view_mut(&d));
-    backend.run(LaunchShape::linear(1, 128).with_shared(24_576), launch).unwrap();
-    assert_eq!(backend.read(&d), want);
+    for (form, stored_a, stored_b) in
+        [("nt", a.clone(), transposed(&b, 128)), ("nn", a.clone(), b.clone()), ("tn", transposed(&a, 64), b.clone())]
+    {
+        let (a, b) = (backend.upload(&bits(&stored_a)), backend.upload(&bits(&stored_b)));
+        let d = unwritten(backend, 64 * 128, f32::NAN);
+        let (a, b, out) = (backend.view(&a), backend.view(&b), backend.view_mut(&d));
+        let launch = match form {
+            "nt" => tensor::wgmma_bf16::launch(a, b, out),
+            "nn" => tensor::wgmma_bf16_nn::launch(a, b, out),
+            _ => tensor::wgmma_bf16_tn::launch(a, b, out),
+        };
+        backend.run(LaunchShape::linear(1, 128).with_shared(24_576), launch).unwrap();
+        let got = backend.read(&d);
+        let wrong: Vec<usize> = (0..want.len()).filter(|&at| got[at] != want[at]).collect();
+        let shown: Vec<_> = wrong.iter().take(8).map(|&at| (at / 128, at % 128, got[at], want[at])).collect();
+        assert!(
+            wrong.is_empty(),
+            "{form}: {} of {} wrong; (row, column, got, want): {shown:?}",
+            wrong.len(),
+            want.len()
+        );
+    }
 }

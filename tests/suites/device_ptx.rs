@@ -54,6 +54,9 @@ fn each_promise_is_one_instruction() {
         TEST_KERNELS.sm_90a,
         &[
             ("wgmma_bf16", "wgmma.mma_async.sync.aligned.m64n128k16", 4),
+            ("wgmma_bf16", ", 1, 1, 0, 0; }", 4),
+            ("wgmma_bf16_nn", ", 1, 1, 0, 1; }", 4),
+            ("wgmma_bf16_tn", ", 1, 1, 1, 1; }", 4),
             ("transpose_matrices", "stmatrix.sync.aligned", 1),
             ("copy_in_bulk", "mbarrier.init", 1),
             ("votes", "elect.sync", 1),

@@ -17,45 +17,70 @@ pub(super) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Takes the sums of elements `column..column + 4` of row `row` of the product; `column` is a multiple of 4.
+    /// Takes the sums of elements `column..column + 4` of `N` rows of the product, from `row` on; `column` is a multiple of 4.
+    /// Of C all rows are read before the first is written, so that the reads are under way together.
     ///
     /// Accesses are of 16 bytes where the product's width, strides and places are multiples of 4, else of 4 bytes.
     #[inline(always)]
-    pub fn put4(&self, product: &Product, row: u32, column: u32, sums: [f32; 4]) {
-        if row >= product.m || column >= product.n {
+    pub fn put_rows<const N: usize>(&self, product: &Product, row: u32, column: u32, sums: [[f32; 4]; N]) {
+        if column >= product.n {
             return;
         }
-        let at_c = self.part_offset + product.c as usize + row as usize * product.c_stride as usize + column as usize;
-        let at_d = product.d as usize + row as usize * product.d_stride as usize + column as usize;
+        let inside = |i: usize| row + (i as u32) < product.m;
+        let at =
+            |first: u32, stride: u32, i: usize| first as usize + (row as usize + i) * stride as usize + column as usize;
+        let at_c = |i: usize| self.part_offset + at(product.c, product.c_stride, i);
+        let at_d = |i: usize| at(product.d, product.d_stride, i);
         let whole = (product.c | product.c_stride).is_multiple_of(4) && column + 4 <= product.n;
+        let before = || -> [[f32; 4]; N] {
+            core::array::from_fn(|i| if inside(i) { self.load(product, at_c(i), column, whole) } else { [0.0; 4] })
+        };
         match self.epilogue {
-            Epilogue::Store => self.store(product, at_c, column, self.biased(product, column, sums), whole),
+            Epilogue::Store => {
+                let bias = self.bias(product, column);
+                sweep::unrolled::<N>(|i| {
+                    if inside(i) {
+                        self.store(product, at_c(i), column, plus(sums[i], bias), whole);
+                    }
+                });
+            }
             Epilogue::Add => {
-                let before = self.load(product, at_c, column, whole);
-                let after = core::array::from_fn(|i| before[i] + sums[i]);
-                self.store(product, at_c, column, after, whole);
+                let before = before();
+                sweep::unrolled::<N>(|i| {
+                    if inside(i) {
+                        self.store(product, at_c(i), column, plus(before[i], sums[i]), whole);
+                    }
+                });
             }
             Epilogue::Silu => {
-                let values = self.biased(product, column, sums);
-                self.store(product, at_c, column, values, whole);
-                operand::store4(self.d, at_d, values.map(math::silu), self.precision);
+                let bias = self.bias(product, column);
+                sweep::unrolled::<N>(|i| {
+                    if inside(i) {
+                        let values = plus(sums[i], bias);
+                        self.store(product, at_c(i), column, values, whole);
+                        operand::store4(self.d, at_d(i), values.map(math::silu), self.precision);
+                    }
+                });
             }
             Epilogue::SiluBackward => {
-                let at = self.load(product, at_c, column, whole);
-                let values = core::array::from_fn(|i| sums[i] * math::silu_slope(at[i]));
-                operand::store4(self.d, at_d, values, self.precision);
+                let before = before();
+                sweep::unrolled::<N>(|i| {
+                    if inside(i) {
+                        let values = core::array::from_fn(|j| sums[i][j] * math::silu_slope(before[i][j]));
+                        operand::store4(self.d, at_d(i), values, self.precision);
+                    }
+                });
             }
         }
     }
 
+    /// The bias of four columns; 0 if there is none.
     #[inline(always)]
-    fn biased(&self, product: &Product, column: u32, sums: [f32; 4]) -> [f32; 4] {
-        if self.bias.is_empty() {
-            return sums;
-        }
+    fn bias(&self, product: &Product, column: u32) -> [f32; 4] {
         core::array::from_fn(|i| {
             let column = column + i as u32;
-            sums[i] + if column < product.n { self.bias.get((product.bias + column) as usize) } else { 0.0 }
+            let is = !self.bias.is_empty() && column < product.n;
+            if is { self.bias.get((product.bias + column) as usize) } else { 0.0 }
         })
     }
 
@@ -70,12 +95,30 @@ impl Results<'_> {
     #[inline(always)]
     fn store(&self, product: &Product, at: usize, column: u32, values: [f32; 4], whole: bool) {
         if whole {
-            return self.c.store(at, values);
+            apart();
+            self.c.store(at, values);
+            return apart();
         }
         sweep::unrolled::<4>(|i| {
             if column + (i as u32) < product.n {
                 self.c.set(at + i, values[i]);
             }
         });
+    }
+}
+
+#[inline(always)]
+fn plus(left: [f32; 4], right: [f32; 4]) -> [f32; 4] {
+    core::array::from_fn(|i| left[i] + right[i])
+}
+
+/// Keeps what stands on either side from being made once with the like of another branch: of the stores of one word there, and
+/// the 16 bytes here, LLVM takes the words that both write out of both, and leaves three stores here.
+#[inline(always)]
+fn apart() {
+    #[cfg(target_os = "cuda")]
+    // SAFETY: no instruction.
+    unsafe {
+        core::arch::asm!("", options(nostack, preserves_flags))
     }
 }

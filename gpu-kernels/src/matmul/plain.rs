@@ -33,7 +33,7 @@ pub fn matmul_f32(
     n_parts: u32,
     part_len: u32,
 ) {
-    let Some(at) = place(&products, PLAIN_TILE, DEPTH as u32, n_parts) else { return };
+    let Some(at) = place(&products, [PLAIN_TILE; 2], DEPTH as u32, n_parts) else { return };
     let p = at.product;
     let (a_tile, b_tile) = (shared_slice![f32; DEPTH * TILE], shared_slice![f32; DEPTH * TILE]);
     let thread = thread::thread_idx_x() as usize;
@@ -71,9 +71,7 @@ pub fn matmul_f32(
     }
     let part_offset = at.part as usize * part_len as usize;
     let results = Results { bias: &bias, c: &c, d: &d, epilogue, precision: Precision::F32, part_offset };
-    sweep::unrolled::<EACH>(|i| {
-        results.put4(&p, at.row + (own_row + i) as u32, at.column + own_column as u32, sums[i]);
-    });
+    results.put_rows(&p, at.row + own_row as u32, at.column + own_column as u32, sums);
 }
 
 /// Element (row, column) of a stored matrix, 0 outside.

@@ -9,7 +9,7 @@ use cuda_std::{cp_async, matrix, mma, shared_array};
 use shared_types::{Epilogue, Precision, Product};
 
 use super::epilogue::Results;
-use super::{Place, TENSOR_TILE, place};
+use super::{Place, Stored, TENSOR_TILE, place};
 use crate::lanes;
 
 const TILE: u32 = TENSOR_TILE;
@@ -35,16 +35,6 @@ const _: () = assert!(STAGE_LEN * 4 * (N_THREADS as usize / 32) <= TILE_LEN * 2 
 
 type Sums = [[[f32; 4]; N_COLUMN_FRAGMENTS]; N_ROW_FRAGMENTS];
 
-/// Writes `$body` out for each number, as a constant: what a loop's variable indexes would lie in local memory.
-macro_rules! each {
-    ($name:ident in [$($number:literal)*] $body:block) => {
-        $({
-            const $name: usize = $number;
-            $body
-        })*
-    };
-}
-
 macro_rules! product {
     ($(#[$doc:meta])* $name:ident, $a_across:literal, $b_across:literal) => {
         $(#[$doc])*
@@ -68,7 +58,7 @@ macro_rules! product {
             n_parts: u32,
             part_len: u32,
         ) {
-            let Some(at) = place(&products, TILE, DEPTH, n_parts) else { return };
+            let Some(at) = place(&products, [TILE; 2], DEPTH, n_parts) else { return };
             let part_offset = at.part as usize * part_len as usize;
             let results = Results { bias: &bias, c: &c, d: &d, epilogue, precision: Precision::Bf16, part_offset };
             // SAFETY: the caller's promise, which is this kernel's own `# Safety`; the whole block calls.
@@ -158,21 +148,11 @@ unsafe fn multiply<const A_ACROSS: bool, const B_ACROSS: bool>(
         while row < 16 {
             let row_sums: [f32; 4] = stage.load(row as usize * STAGE_STRIDE + column as usize);
             let place = (at.row + warp_row + 16 * I as u32 + row, at.column + warp_column + column);
-            results.put4(p, place.0, place.1, row_sums);
+            results.put_rows(p, place.0, place.1, [row_sums]);
             row += 4;
         }
         lanes::sync();
     });
-}
-
-/// An operand in global memory.
-struct Stored {
-    from: *const u16,
-    stride: u32,
-    /// Extent of m or n.
-    end: u32,
-    /// End of this part of the sums.
-    sum_end: u32,
 }
 
 impl Stored {

@@ -9,7 +9,7 @@ use crate::market::Step;
 
 /// Rows and columns of a weight gradient that a block makes.
 const TILE: u32 = 128;
-/// Blocks that fill a GPU.
+/// Blocks that fill a GPU: two on each of 132 multiprocessors. One block more would begin a second wave.
 const ENOUGH_BLOCKS: u32 = 264;
 /// Rows that a part of a sum has at least.
 const LEAST_ROWS: u32 = 256;
@@ -39,7 +39,7 @@ impl WeightGradient {
         }
         let n_rows = list.iter().map(|product| product.k).max().unwrap_or(0);
         let n_parts =
-            if device.row_lanes() == 1 { 1 } else { ENOUGH_BLOCKS.div_ceil(n_blocks).min(n_rows / LEAST_ROWS).max(1) };
+            if device.row_lanes() == 1 { 1 } else { (ENOUGH_BLOCKS / n_blocks).min(n_rows / LEAST_ROWS).max(1) };
         let largest = list.iter().map(|product| (product.m * product.n) as usize).max().unwrap_or(0);
         Ok(Self {
             matmul: Matmul::in_parts(device, ProductForm::Tn, precision, list, n_parts, part_len)?,

@@ -1,27 +1,26 @@
 //! Matrix products: the tensor-core kernels on a GPU, a library's products on the CPU, behind one call.
 
-use std::cell::RefCell;
+mod library;
+
 use std::collections::HashSet;
 
-use bytemuck::Pod;
-use cuda_std::launch::{Claim, Launch};
+use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
-use gemm::Parallelism;
-use gpu_kernels::math;
-use gpu_kernels::matmul::{matmul_f32, matmul_f32_shape, matmul_nn, matmul_nt, matmul_shape, matmul_tn};
-use half::bf16;
+use gpu_kernels::matmul::{
+    WgmmaTile, matmul_f32, matmul_f32_shape, matmul_nn, matmul_nn_wgmma_128, matmul_nn_wgmma_256, matmul_nt,
+    matmul_nt_wgmma_128, matmul_nt_wgmma_256, matmul_shape, matmul_tn, matmul_tn_wgmma_128, matmul_tn_wgmma_256,
+    matmul_wgmma_shape,
+};
 use shared_types::{Epilogue, Precision, Product, ProductForm};
 
 use super::{Buffer, Device, Part};
 use crate::error::DeviceError;
 
-/// Multiplications of a product from which it is worth more than one thread.
-const WORTH_SPREADING: usize = 1 << 21;
-
 /// Products that one launch makes, all of one form.
 pub struct Matmul {
     form: ProductForm,
     precision: Precision,
+    kernels: Bf16Kernels,
     list: Vec<Product>,
     table: Buffer<Product>,
     /// Parts that each sum is cut into.
@@ -30,6 +29,15 @@ pub struct Matmul {
     part_len: u32,
     no_floats: Buffer<f32>,
     no_words: Buffer<u16>,
+}
+
+/// The kernels for bf16 operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bf16Kernels {
+    /// `mma.sync`: on every GPU.
+    Mma,
+    /// `wgmma`, where the device runs the sm_90a image.
+    Wgmma(WgmmaTile),
 }
 
 /// Where results go.
@@ -84,7 +92,15 @@ impl Matmul {
         }
         let table = device.upload(&list)?;
         let (no_floats, no_words) = (device.alloc(0)?, device.alloc(0)?);
-        Ok(Self { form, precision, list, table, n_parts, part_len, no_floats, no_words })
+        let tile = || WgmmaTile::for_products(list.iter().map(|p| (p.m, p.n)), n_parts);
+        let kernels = if device.runs_sm_90a() { Bf16Kernels::Wgmma(tile()) } else { Bf16Kernels::Mma };
+        Ok(Self { form, precision, kernels, list, table, n_parts, part_len, no_floats, no_words })
+    }
+
+    /// The same by these kernels instead of those that suit device and sizes, to compare them.
+    #[must_use]
+    pub fn by(self, kernels: Bf16Kernels) -> Self {
+        Self { kernels, ..self }
     }
 
     /// The products.
@@ -105,7 +121,7 @@ impl Matmul {
         // alone; one part has all of the sums, and the others are set to zero, as empty sums are.
         let launch = unsafe {
             let (n_parts, part_len) = (self.n_parts as usize, self.part_len as usize);
-            launch.on_cpu(move |claims| on_cpu(claims, form, precision, epilogue, &list, n_parts, part_len))
+            launch.on_cpu(move |claims| library::on_cpu(claims, form, precision, epilogue, &list, n_parts, part_len))
         };
         (shape, launch)
     }
@@ -134,16 +150,33 @@ impl Matmul {
             return (matmul_f32_shape(m, n, n_products, n_parts), launch, epilogue);
         }
         let (a, b) = (a.ptr(), b.ptr());
-        // SAFETY: the products lie inside their operands, whose rows begin at 16 bytes; what pads a row of A is zero, as
-        // every kernel that writes operands leaves it.
-        let launch = unsafe {
-            match self.form {
-                ProductForm::Nt => matmul_nt::launch(a, b, table, bias, c, d, epilogue, n_parts, part_len),
-                ProductForm::Nn => matmul_nn::launch(a, b, table, bias, c, d, epilogue, n_parts, part_len),
-                ProductForm::Tn => matmul_tn::launch(a, b, table, bias, c, d, epilogue, n_parts, part_len),
-            }
+        let shape = match self.kernels {
+            Bf16Kernels::Mma => matmul_shape(m, n, n_products, n_parts),
+            Bf16Kernels::Wgmma(tile) => matmul_wgmma_shape(tile, m, n, n_products, n_parts),
         };
-        (matmul_shape(m, n, n_products, n_parts), self.with_work(launch, epilogue, has_bias), epilogue)
+        // The kernels differ in their names alone.
+        macro_rules! launch {
+            ($kernel:ident) => {
+                // SAFETY: the products lie inside their operands, whose rows begin at 16 bytes; what pads a row of A is zero,
+                // as every kernel that writes operands leaves it.
+                unsafe { $kernel::launch(a, b, table, bias, c, d, epilogue, n_parts, part_len) }
+            };
+        }
+        use Bf16Kernels::{Mma, Wgmma};
+        use ProductForm::{Nn, Nt, Tn};
+        use WgmmaTile::{Columns128, Columns256};
+        let launch = match (self.form, self.kernels) {
+            (Nt, Mma) => launch!(matmul_nt),
+            (Nn, Mma) => launch!(matmul_nn),
+            (Tn, Mma) => launch!(matmul_tn),
+            (Nt, Wgmma(Columns128)) => launch!(matmul_nt_wgmma_128),
+            (Nn, Wgmma(Columns128)) => launch!(matmul_nn_wgmma_128),
+            (Tn, Wgmma(Columns128)) => launch!(matmul_tn_wgmma_128),
+            (Nt, Wgmma(Columns256)) => launch!(matmul_nt_wgmma_256),
+            (Nn, Wgmma(Columns256)) => launch!(matmul_nn_wgmma_256),
+            (Tn, Wgmma(Columns256)) => launch!(matmul_tn_wgmma_256),
+        };
+        (shape, self.with_work(launch, epilogue, has_bias), epilogue)
     }
 
     /// The launch with what its products touch: their buffers hold more. An operand that several take moves once.
@@ -175,170 +208,5 @@ impl Matmul {
 
     fn largest(&self, extent: impl Fn(&Product) -> u32) -> u32 {
         self.list.iter().map(extent).max().unwrap_or(0)
-    }
-}
-
-/// The elements of a claim.
-///
-/// # Safety
-/// The memory is alive, holds values of `T`, and nothing writes it meanwhile.
-unsafe fn elements<T: Pod>(claim: &Claim) -> &[T] {
-    let len = claim.range.bytes() / size_of::<T>();
-    // SAFETY: the caller's promise; allocations are aligned to 256 bytes and parts to elements.
-    unsafe { std::slice::from_raw_parts(claim.range.address() as *const T, len) }
-}
-
-/// The elements of a claim, to write.
-///
-/// # Safety
-/// As for [`elements`], and nothing else reaches the memory meanwhile.
-#[expect(clippy::mut_from_ref, reason = "the claim stands for the memory, which no reference covers")]
-unsafe fn elements_mut<T: Pod>(claim: &Claim) -> &mut [T] {
-    let len = claim.range.bytes() / size_of::<T>();
-    // SAFETY: the caller's promise; alignment as above.
-    unsafe { std::slice::from_raw_parts_mut(claim.range.address() as *mut T, len) }
-}
-
-fn on_cpu(
-    claims: &[Claim],
-    form: ProductForm,
-    precision: Precision,
-    epilogue: Epilogue,
-    products: &[Product],
-    n_parts: usize,
-    part_len: usize,
-) {
-    let [a, b, _, bias, c, d] = claims else { unreachable!("a product has six buffers") };
-    // SAFETY: the launch keeps the memory alive, its claims do not overlap where one writes, and launches of the CPU exclude
-    // each other; all are plain numbers.
-    let (a, b, bias, c, d) = unsafe {
-        (elements::<u16>(a), elements::<u16>(b), elements::<f32>(bias), elements_mut::<f32>(c), elements_mut::<u16>(d))
-    };
-    if n_parts > 1 {
-        c[part_len..].fill(0.0);
-    }
-    SCRATCH.with_borrow_mut(|scratch| {
-        for p in products {
-            scratch.multiply(form, precision, p, a, b);
-            finish(epilogue, precision, p, &scratch.product, bias, c, d);
-        }
-    });
-}
-
-thread_local! {
-    /// Kept from launch to launch, so that a step allocates nothing once it has run.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// Operands and result of a product, dense.
-#[derive(Default)]
-struct Scratch {
-    a: Vec<f32>,
-    b: Vec<f32>,
-    product: Vec<f32>,
-}
-
-impl Scratch {
-    fn multiply(&mut self, form: ProductForm, precision: Precision, p: &Product, a: &[u16], b: &[u16]) {
-        let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
-        let (a_across, b_across) = (form == ProductForm::Tn, form != ProductForm::Nt);
-        let (a_rows, a_columns) = if a_across { (k, m) } else { (m, k) };
-        let (b_rows, b_columns) = if b_across { (k, n) } else { (n, k) };
-        densify(&mut self.a, a, p.a as usize, p.a_stride as usize, a_rows, a_columns, precision);
-        densify(&mut self.b, b, p.b as usize, p.b_stride as usize, b_rows, b_columns, precision);
-        self.product.resize(m * n, 0.0);
-        let (a_row_step, a_column_step) = if a_across { (1, m) } else { (k, 1) };
-        let (b_row_step, b_column_step) = if b_across { (n, 1) } else { (1, k) };
-        let parallelism = if m * n * k >= WORTH_SPREADING { Parallelism::Rayon(0) } else { Parallelism::None };
-        // SAFETY: `a` is m k, `b` k n and `product` m n dense elements, with the steps that their forms have.
-        unsafe {
-            gemm::gemm(
-                m,
-                n,
-                k,
-                self.product.as_mut_ptr(),
-                1,
-                n as isize,
-                false,
-                self.a.as_ptr(),
-                a_column_step as isize,
-                a_row_step as isize,
-                self.b.as_ptr(),
-                b_column_step as isize,
-                b_row_step as isize,
-                0.0,
-                1.0,
-                false,
-                false,
-                false,
-                parallelism,
-            );
-        }
-    }
-}
-
-fn finish(
-    epilogue: Epilogue,
-    precision: Precision,
-    p: &Product,
-    product: &[f32],
-    bias: &[f32],
-    c: &mut [f32],
-    d: &mut [u16],
-) {
-    for (row, sums) in product.chunks_exact(p.n.max(1) as usize).enumerate() {
-        let at_c = p.c as usize + row * p.c_stride as usize;
-        let at_d = p.d as usize + row * p.d_stride as usize;
-        for (column, &sum) in sums.iter().enumerate() {
-            let biased = || if bias.is_empty() { sum } else { sum + bias[p.bias as usize + column] };
-            match epilogue {
-                Epilogue::Store => c[at_c + column] = biased(),
-                Epilogue::Add => c[at_c + column] += sum,
-                Epilogue::Silu => {
-                    c[at_c + column] = biased();
-                    put(d, at_d + column, math::silu(c[at_c + column]), precision);
-                }
-                Epilogue::SiluBackward => {
-                    put(d, at_d + column, sum * math::silu_slope(c[at_c + column]), precision);
-                }
-            }
-        }
-    }
-}
-
-/// Copies a stored matrix into `values` as dense f32.
-fn densify(
-    values: &mut Vec<f32>,
-    words: &[u16],
-    first: usize,
-    stride: usize,
-    n_rows: usize,
-    n_columns: usize,
-    precision: Precision,
-) {
-    values.clear();
-    for row in 0..n_rows {
-        let at = first + row * stride;
-        match precision {
-            Precision::Bf16 => {
-                let row = &words[at..at + n_columns];
-                values.extend(row.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)));
-            }
-            Precision::F32 => {
-                let row = &words[2 * at..2 * (at + n_columns)];
-                let joined = |pair: &[u16]| f32::from_bits(u32::from(pair[0]) | u32::from(pair[1]) << 16);
-                values.extend(row.chunks_exact(2).map(joined));
-            }
-        }
-    }
-}
-
-fn put(words: &mut [u16], at: usize, value: f32, precision: Precision) {
-    match precision {
-        Precision::Bf16 => words[at] = bf16::from_f32(value).to_bits(),
-        Precision::F32 => {
-            let bits = value.to_bits();
-            words[2 * at..2 * at + 2].copy_from_slice(&[bits as u16, (bits >> 16) as u16]);
-        }
     }
 }

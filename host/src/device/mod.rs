@@ -22,7 +22,7 @@ use cuda_std::cpu::ExecutorOptions;
 
 pub use buffer::{Buffer, Part};
 pub use cuda_driver::ledger;
-pub use matmul::{Matmul, Output};
+pub use matmul::{Bf16Kernels, Matmul, Output};
 pub use module::Module;
 pub use pinned::{HostAtomic, Pinned};
 pub use stored::{Stored, dtype_of};
@@ -116,6 +116,15 @@ impl Device {
         match &self.backend {
             Backend::Cpu(_) => 1,
             Backend::Cuda(_) => 32,
+        }
+    }
+
+    /// Whether the device runs the kernels' sm_90a image, and so has `wgmma`. The CPU runs its kernels too, by emulation, but
+    /// none is launched there but by tests.
+    pub fn runs_sm_90a(&self) -> bool {
+        match &self.backend {
+            Backend::Cpu(_) => false,
+            Backend::Cuda(cuda) => cuda.runs_sm_90a(),
         }
     }
 

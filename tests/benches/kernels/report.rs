@@ -43,8 +43,8 @@ pub struct Report {
 impl Report {
     pub fn new(peers: Peers) -> Self {
         println!(
-            "{:<28} {:>10} {:>10} {:>9} {:>8} {:>10}  best in CUDA C++",
-            "kernel", "graph us", "single us", "GB/s", "of copy", "C++ us"
+            "{:<36} {:>10} {:>10} {:>9} {:>8} {:>8} {:>10}  best in CUDA C++",
+            "kernel", "graph us", "single us", "GB/s", "of copy", "TFLOP/s", "C++ us"
         );
         Self { peers, rows: Vec::new(), copy_rate: None }
     }
@@ -56,19 +56,31 @@ impl Report {
 
     /// A row; `bytes` counts each byte once that must be read or written.
     pub fn row(&mut self, key: &str, bytes: f64, times: Times) {
+        self.put(key, key, bytes, None, times);
+    }
+
+    /// A row of a product of `operations` (a multiplication and an addition are two), made in one of several ways; `key` alone
+    /// names its peer.
+    pub fn product(&mut self, key: &str, way: &str, bytes: f64, operations: f64, times: Times) {
+        self.put(&format!("{key} {way}"), key, bytes, Some(operations), times);
+    }
+
+    fn put(&mut self, name: &str, peer: &str, bytes: f64, operations: Option<f64>, times: Times) {
         let Times { graph_us, single_us } = times;
         let rate = bytes / graph_us;
         let share = self.copy_rate.map(|copy| rate / copy);
-        let peer = self.peers.0.get(key);
+        let peer = self.peers.0.get(peer);
         println!(
-            "{key:<28} {graph_us:>10.2} {single_us:>10.2} {:>9.1} {:>8} {:>10}  {}",
+            "{name:<36} {graph_us:>10.2} {single_us:>10.2} {:>9.1} {:>8} {:>8} {:>10}  {}",
             rate * 1e-3,
             share.map_or(String::new(), |share| format!("{:.1}%", 100.0 * share)),
+            operations.map_or(String::new(), |operations| format!("{:.0}", operations / graph_us * 1e-6)),
             peer.map_or(String::new(), |(_, us, _)| format!("{us:.2}")),
             peer.map_or(String::new(), |(variant, us, _)| format!("{variant}: {:.2} of its speed", us / graph_us)),
         );
         self.rows.push(json!({
-            "key": key, "graph_us": graph_us, "single_us": single_us, "bytes": bytes, "share_of_copy": share,
+            "key": name, "graph_us": graph_us, "single_us": single_us, "bytes": bytes, "operations": operations,
+            "share_of_copy": share,
             "peer": peer.map(|(variant, graph_us, single_us)| {
                 json!({ "variant": variant, "graph_us": graph_us, "single_us": single_us })
             }),

@@ -40,6 +40,10 @@ impl Timer {
         Ok(Self { device, module, stream })
     }
 
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>, DeviceError> {
         self.device.upload(values)
     }

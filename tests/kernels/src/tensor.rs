@@ -91,17 +91,47 @@ pub fn transpose_matrices(values: GlobalSlice<u16>, out: GlobalSliceMut<u16>) {
     }
 }
 
-/// D = A B of one warpgroup, A 64x64 and B^T 128x64, both row-major bf16 with rows folded by the 128-byte swizzle: four
-/// products of k = 16. Dynamic shared memory: 24,576 bytes.
+/// D = A B^T of one warpgroup, A 64x64 and B 128x64, row-major bf16 in tiles folded by the 128-byte swizzle: four products of
+/// k = 16. Dynamic shared memory: 24,576 bytes.
 #[cfg(any(not(target_os = "cuda"), target_feature = "sm_90a"))]
 #[kernel(cooperative, max_threads = 128)]
 pub fn wgmma_bf16(a: GlobalSlice<u16>, b: GlobalSlice<u16>, d: GlobalSliceMut<f32>) {
+    // SAFETY: one warpgroup, all of which comes here.
+    unsafe { wgmma_64x128x64::<false, false>(&a, &b, &d) }
+}
+
+/// The same of D = A B, B stored 64x128.
+#[cfg(any(not(target_os = "cuda"), target_feature = "sm_90a"))]
+#[kernel(cooperative, max_threads = 128)]
+pub fn wgmma_bf16_nn(a: GlobalSlice<u16>, b: GlobalSlice<u16>, d: GlobalSliceMut<f32>) {
+    // SAFETY: one warpgroup, all of which comes here.
+    unsafe { wgmma_64x128x64::<false, true>(&a, &b, &d) }
+}
+
+/// The same of D = A^T B, A stored 64x64 and B 64x128.
+#[cfg(any(not(target_os = "cuda"), target_feature = "sm_90a"))]
+#[kernel(cooperative, max_threads = 128)]
+pub fn wgmma_bf16_tn(a: GlobalSlice<u16>, b: GlobalSlice<u16>, d: GlobalSliceMut<f32>) {
+    // SAFETY: one warpgroup, all of which comes here.
+    unsafe { wgmma_64x128x64::<true, true>(&a, &b, &d) }
+}
+
+/// # Safety
+/// The whole warpgroup calls, and is its block.
+#[cfg(any(not(target_os = "cuda"), target_feature = "sm_90a"))]
+#[inline(always)]
+unsafe fn wgmma_64x128x64<const A_ACROSS: bool, const B_ACROSS: bool>(
+    a: &GlobalSlice<u16>,
+    b: &GlobalSlice<u16>,
+    d: &GlobalSliceMut<f32>,
+) {
     use cuda_std::wgmma::{self, Descriptor, Swizzle};
     let thread = thread::thread_idx_x();
     let a_tile = cuda_std::shared::dynamic_shared_mem::<u16>();
     let b_tile = a_tile.wrapping_add(64 * 64);
-    // Element (row, k) of a tile: 16-byte unit k / 8 of the row goes to the unit of that number xor row mod 8.
-    let folded = |row: usize, k: usize| row * 64 + ((k / 8) ^ (row % 8)) * 8 + k % 8;
+    // A tile is panels of 64 rows of 128 bytes. Element (row, column): unit column / 8 of 16 bytes goes to the unit of that
+    // number xor row mod 8.
+    let folded = |row: usize, column: usize| row * 64 + ((column / 8) ^ (row % 8)) * 8 + column % 8;
     // SAFETY: each thread writes its own elements; the fence and the block's barrier separate them from the products. The
     // tiles are aligned to 1,024 bytes, eight rows; the whole warpgroup takes part.
     unsafe {
@@ -109,18 +139,21 @@ pub fn wgmma_bf16(a: GlobalSlice<u16>, b: GlobalSlice<u16>, d: GlobalSliceMut<f3
             a_tile.add(folded(index / 64, index % 64)).write(a.get(index));
         }
         for index in (thread as usize..128 * 64).step_by(128) {
-            b_tile.add(folded(index / 64, index % 64)).write(b.get(index));
+            let (row, column, panel) =
+                if B_ACROSS { (index / 128, index % 64, index / 64 % 2) } else { (index / 64, index % 64, 0) };
+            b_tile.add(panel * 64 * 64 + folded(row, column)).write(b.get(index));
         }
         cuda_std::bulk::fence_shared();
         thread::sync_threads();
         let mut sums = [0f32; 64];
-        let a = Descriptor::new(a_tile.cast_const(), 16, 1024, Swizzle::Bytes128);
-        let b = Descriptor::new(b_tile.cast_const(), 16, 1024, Swizzle::Bytes128);
+        let a = Descriptor::<A_ACROSS>::new(a_tile.cast_const(), 8192, 1024, Swizzle::Bytes128);
+        let b = Descriptor::<B_ACROSS>::new(b_tile.cast_const(), 8192, 1024, Swizzle::Bytes128);
+        let (a_step, b_step) = (if A_ACROSS { 2048 } else { 32 }, if B_ACROSS { 2048 } else { 32 });
         wgmma::fence();
         wgmma::m64n128k16_bf16(&mut sums, a, b, false);
-        wgmma::m64n128k16_bf16(&mut sums, a.advanced(32), b.advanced(32), true);
-        wgmma::m64n128k16_bf16(&mut sums, a.advanced(64), b.advanced(64), true);
-        wgmma::m64n128k16_bf16(&mut sums, a.advanced(96), b.advanced(96), true);
+        wgmma::m64n128k16_bf16(&mut sums, a.advanced(a_step), b.advanced(b_step), true);
+        wgmma::m64n128k16_bf16(&mut sums, a.advanced(2 * a_step), b.advanced(2 * b_step), true);
+        wgmma::m64n128k16_bf16(&mut sums, a.advanced(3 * a_step), b.advanced(3 * b_step), true);
         wgmma::commit_group();
         wgmma::wait_group::<0>();
         let _: [(); 64] = core::array::from_fn(|i| {

@@ -5,7 +5,7 @@ use host::config::Config;
 use host::device::{Buffer, Device};
 use host::eval::backtest::Policy;
 use host::market::Step;
-use onegraph_tests::lab::bits;
+use onegraph_tests::lab::{bits, kernel_name};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::Precision;
 
@@ -43,7 +43,7 @@ impl Part {
 }
 
 fn name(step: &Step) -> &'static str {
-    step.1.info().name
+    kernel_name(&step.1)
 }
 
 /// On, it is run three times forwards (twice in `ddqn`, once in `forward`) and once backwards, in front of the norm; with the

@@ -6,7 +6,7 @@ use host::agent::layout::Group;
 use host::config::Config;
 use host::device::{Buffer, Device};
 use host::market::Step;
-use onegraph_tests::lab::{Numbers, bits};
+use onegraph_tests::lab::{Numbers, bits, kernel_name};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use reference::config::first_action;
 use reference::double_dqn::discount;
@@ -202,7 +202,7 @@ fn rounding_holds_the_designs_bounds(device: &Device) -> Outcome {
 }
 
 fn name(step: &Step) -> &'static str {
-    step.1.info().name
+    kernel_name(&step.1)
 }
 
 /// What the head adds to a child, in order.

@@ -4,7 +4,7 @@ use host::agent::layout::Group;
 use host::config::Config;
 use host::device::Device;
 use host::market::Step;
-use onegraph_tests::lab::bits;
+use onegraph_tests::lab::{bits, kernel_name};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::{Precision, isv};
 
@@ -36,7 +36,7 @@ pub fn cases() -> Vec<Case> {
 type Switch = fn(&mut Config);
 
 fn kernels(scene: &Scene) -> Vec<(&'static str, Vec<&'static str>)> {
-    let name = |step: &Step| step.1.info().name;
+    let name = |step: &Step| kernel_name(&step.1);
     scene.children().into_iter().map(|(child, steps)| (child, steps.iter().map(name).collect())).collect()
 }
 

@@ -1,13 +1,13 @@
 //! Matrix products against f64, by the kernels on every device and by the library that stands in for them on the CPU.
 
 use half::bf16;
-use host::device::{Buffer, Device, Matmul, Output};
+use host::device::{Bf16Kernels, Buffer, Device, Matmul, Output};
 use onegraph_tests::ensure;
 use onegraph_tests::lab::{Lab, Numbers};
-use onegraph_tests::{Case, Outcome, case};
+use onegraph_tests::{Case, Failed, Outcome, case, host_case};
 use shared_types::{Precision, Product, ProductForm};
 
-use gpu_kernels::matmul::{sum_parts, sum_parts_shape};
+use gpu_kernels::matmul::{WgmmaTile, sum_parts, sum_parts_shape};
 
 const FORMS: [ProductForm; 3] = [ProductForm::Nt, ProductForm::Nn, ProductForm::Tn];
 const PRECISIONS: [Precision; 2] = [Precision::Bf16, Precision::F32];
@@ -18,7 +18,35 @@ pub fn cases() -> Vec<Case> {
         case("matmul::several_products_share_a_launch", several_products_share_a_launch),
         case("matmul::sums_in_parts_add_up", sums_in_parts_add_up),
         case("matmul::identity_gives_back_the_operand", identity_gives_back_the_operand),
+        case("matmul::tiles_and_stages_end_where_they_should", tiles_and_stages_end_where_they_should),
+        host_case("matmul::wide_tiles_are_for_a_full_wave", wide_tiles_are_for_a_full_wave),
     ]
+}
+
+/// The kernels for bf16 operands that the device runs; on the CPU all of them, by the executor.
+fn bf16_kernels(device: &Device) -> Vec<Bf16Kernels> {
+    let mut kernels = vec![Bf16Kernels::Mma];
+    if device.backend_name() == "cpu" || device.runs_sm_90a() {
+        kernels.extend([WgmmaTile::Columns128, WgmmaTile::Columns256].map(Bf16Kernels::Wgmma));
+    }
+    kernels
+}
+
+/// How products are made: by the device's choice, which on the CPU is the library (none), and by each kernel.
+fn ways(device: &Device, precision: Precision) -> Vec<Option<Bf16Kernels>> {
+    let kernels = match precision {
+        Precision::Bf16 => bf16_kernels(device),
+        Precision::F32 => vec![Bf16Kernels::Mma],
+    };
+    std::iter::once(None).chain(kernels.into_iter().map(Some)).collect()
+}
+
+/// `matmul`, run this way.
+fn by(matmul: Matmul, way: Option<Bf16Kernels>) -> Matmul {
+    match way {
+        Some(kernels) => matmul.by(kernels),
+        None => matmul,
+    }
 }
 
 /// An operand matrix: stored rows, padded with zeros to `stride`, as f64 what the product sees.
@@ -140,9 +168,9 @@ fn every_form_and_epilogue_at_odd_sizes(device: &Device) -> Outcome {
             for size in SIZES {
                 let problem = Problem::new(&mut numbers, form, size, precision);
                 let on_device = Loaded::new(&lab, &problem, precision)?;
-                let matmul = Matmul::new(device, form, precision, vec![problem.product])?;
-                for by_library in [false, true] {
-                    on_device.check(&lab, &matmul, &problem, precision, by_library, &mut numbers)?;
+                for way in ways(device, precision) {
+                    let matmul = by(Matmul::new(device, form, precision, vec![problem.product])?, way);
+                    on_device.check(&lab, &matmul, &problem, precision, way, &mut numbers)?;
                 }
             }
         }
@@ -161,8 +189,8 @@ impl Loaded {
         Ok(Self { a: lab.upload(&problem.a.words)?, b: lab.upload(&problem.b.words)? })
     }
 
-    fn run(&self, lab: &Lab<'_>, matmul: &Matmul, output: Output<'_>, by_library: bool) -> Outcome {
-        if by_library {
+    fn run(&self, lab: &Lab<'_>, matmul: &Matmul, output: Output<'_>, way: Option<Bf16Kernels>) -> Outcome {
+        if way.is_none() {
             let (shape, launch) = matmul.launch(self.a.all(), self.b.all(), output);
             lab.run(shape, launch)?;
         } else {
@@ -178,11 +206,11 @@ impl Loaded {
         matmul: &Matmul,
         problem: &Problem,
         precision: Precision,
-        by_library: bool,
+        way: Option<Bf16Kernels>,
         numbers: &mut Numbers,
     ) -> Outcome {
         let (m, n) = (problem.product.m as usize, problem.product.n as usize);
-        let what = format!("{:?} {precision:?} {m} x {n} x {}, library {by_library}", problem.form, problem.product.k);
+        let what = format!("{:?} {precision:?} {m} x {n} x {} by {way:?}", problem.form, problem.product.k);
         let given: Vec<f32> = (0..m * n).map(|_| (4.0 * numbers.unit() - 2.0) as f32).collect();
         let bias: Vec<f32> = (0..n).map(|_| (4.0 * numbers.unit() - 2.0) as f32).collect();
         let bias_buffer = lab.upload(&bias)?;
@@ -192,18 +220,18 @@ impl Loaded {
         };
 
         let c = lab.poisoned(m * n)?;
-        self.run(lab, matmul, Output::Store(c.all(), Some(bias_buffer.all())), by_library)?;
+        self.run(lab, matmul, Output::Store(c.all(), Some(bias_buffer.all())), way)?;
         let stored = c.read()?;
         let c = lab.upload(&given)?;
-        self.run(lab, matmul, Output::Add(c.all()), by_library)?;
+        self.run(lab, matmul, Output::Add(c.all()), way)?;
         let added = c.read()?;
         // Rows of operands are written by fours.
         let stride = n.next_multiple_of(4);
         let (c, d) = (lab.poisoned(m * n)?, lab.upload(&vec![0xffffu16; m * stride * precision.words()])?);
-        self.run(lab, matmul, Output::Silu { c: c.all(), d: d.all(), bias: bias_buffer.all() }, by_library)?;
+        self.run(lab, matmul, Output::Silu { c: c.all(), d: d.all(), bias: bias_buffer.all() }, way)?;
         let (pre, activated) = (c.read()?, read(&d.read()?, precision));
         let c = lab.upload(&given)?;
-        self.run(lab, matmul, Output::SiluBackward { c: c.all(), d: d.all() }, by_library)?;
+        self.run(lab, matmul, Output::SiluBackward { c: c.all(), d: d.all() }, way)?;
         let (kept, sloped) = (c.read()?, read(&d.read()?, precision));
         ensure!(kept == given, "{what}: C is read alone");
         for at in 0..m * n {
@@ -249,11 +277,11 @@ fn several_products_share_a_launch(device: &Device) -> Outcome {
             products.push(product);
         }
         let (a, b, bias) = (lab.upload(&a)?, lab.upload(&b)?, lab.zeroed(64)?);
-        let matmul = Matmul::new(device, ProductForm::Nt, precision, products.clone())?;
-        for by_library in [false, true] {
+        for way in ways(device, precision) {
+            let matmul = by(Matmul::new(device, ProductForm::Nt, precision, products.clone())?, way);
             let c = lab.poisoned(37 * 64)?;
             let output = Output::Store(c.all(), Some(bias.all()));
-            let (shape, launch) = if by_library {
+            let (shape, launch) = if way.is_none() {
                 matmul.launch(a.all(), b.all(), output)
             } else {
                 let (shape, launch, _) = matmul.kernel(a.all(), b.all(), output);
@@ -284,10 +312,12 @@ fn sums_in_parts_add_up(device: &Device) -> Outcome {
         for n_parts in [1u32, 3, 7] {
             let product = Product { d: 5, ..problem.product };
             let part_len = 24 * 40;
-            let matmul = Matmul::in_parts(device, ProductForm::Tn, precision, vec![product], n_parts, part_len as u32)?;
-            for by_library in [false, true] {
+            for way in ways(device, precision) {
+                let matmul =
+                    Matmul::in_parts(device, ProductForm::Tn, precision, vec![product], n_parts, part_len as u32)?;
+                let matmul = by(matmul, way);
                 let parts = lab.poisoned(n_parts as usize * part_len)?;
-                loaded.run(&lab, &matmul, Output::Store(parts.all(), None), by_library)?;
+                loaded.run(&lab, &matmul, Output::Store(parts.all(), None), way)?;
                 let (out, factors) = (lab.poisoned(part_len + 6)?, lab.upload(&[0.5f32])?);
                 let sum = sum_parts::launch(
                     matmul.table().view(),
@@ -323,14 +353,100 @@ fn identity_gives_back_the_operand(device: &Device) -> Outcome {
             for at in 0..n {
                 problem.b.words[(at * n + at) * precision.words() + one] = 0x3f80;
             }
-            let (loaded, c) = (Loaded::new(&lab, &problem, precision)?, lab.poisoned(n * n)?);
-            let matmul = Matmul::new(device, form, precision, vec![problem.product])?;
-            loaded.run(&lab, &matmul, Output::Store(c.all(), None), false)?;
-            for (at, value) in c.read()?.into_iter().enumerate() {
-                let (row, column) = if form == ProductForm::Tn { (at % n, at / n) } else { (at / n, at % n) };
-                ensure!(f64::from(value) == problem.a.at(row, column), "{form:?} {precision:?}: ({row}, {column})");
+            let loaded = Loaded::new(&lab, &problem, precision)?;
+            for way in ways(device, precision).into_iter().filter(Option::is_some) {
+                let c = lab.poisoned(n * n)?;
+                let matmul = by(Matmul::new(device, form, precision, vec![problem.product])?, way);
+                loaded.run(&lab, &matmul, Output::Store(c.all(), None), way)?;
+                // A's element that belongs to an element of C.
+                let want = |at: usize| {
+                    let (row, column) = if form == ProductForm::Tn { (at % n, at / n) } else { (at / n, at % n) };
+                    problem.a.at(row, column)
+                };
+                let got = c.read()?;
+                let mut wrong = (0..n * n).filter(|&at| f64::from(got[at]) != want(at)).peekable();
+                if wrong.peek().is_some() {
+                    let of =
+                        |at: usize| (0..n * n).find(|&of| want(of) == f64::from(got[at])).map(|of| (of / n, of % n));
+                    let shown: Vec<_> = wrong.by_ref().take(12).map(|at| ((at / n, at % n), got[at], of(at))).collect();
+                    let n_wrong = shown.len() + wrong.count();
+                    return Err(Failed::from(format!(
+                        "{form:?} {precision:?} by {way:?}: {n_wrong} of {} wrong: (row, column), value, whose place it \
+                         belongs to: {shown:?}",
+                        n * n
+                    )));
+                }
             }
         }
     }
+    Ok(())
+}
+
+/// Around the tiles' 64 and 128 rows, 128 and 256 columns, 16, 32 and 64 of k, and the three or four that are in memory at once;
+/// on a GPU also many blocks at once.
+fn tiles_and_stages_end_where_they_should(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let mut numbers = Numbers::new(5);
+    let mut sizes = vec![
+        [64, 8, 16],
+        [64, 64, 64],
+        [128, 128, 8],
+        [128, 256, 64],
+        [129, 257, 65],
+        [63, 127, 128],
+        [200, 136, 200],
+        [72, 264, 328],
+    ];
+    if device.backend_name() == "cuda" {
+        sizes.extend([[2048, 512, 512], [1000, 1000, 1000]]);
+    }
+    for form in FORMS {
+        for &size in &sizes {
+            let problem = Problem::new(&mut numbers, form, size, Precision::Bf16);
+            let loaded = Loaded::new(&lab, &problem, Precision::Bf16)?;
+            for kernels in bf16_kernels(device) {
+                let [m, n, k] = size;
+                let c = lab.poisoned(m * n)?;
+                let matmul = Matmul::new(device, form, Precision::Bf16, vec![problem.product])?.by(kernels);
+                loaded.run(&lab, &matmul, Output::Store(c.all(), None), Some(kernels))?;
+                let got = c.read()?;
+                // Every element of small products, some of each row and column of large ones.
+                let step = if m * n * k > 1 << 24 { 61 } else { 1 };
+                let mut wrong = Vec::new();
+                for at in (0..m * n).filter(|at| at % step == 0 || got[*at].is_nan()) {
+                    let (sum, magnitude) = problem.sum(at / n, at % n);
+                    let off = (f64::from(got[at]) - sum).abs();
+                    if off.is_nan() || off > problem.slack(magnitude) {
+                        wrong.push((at / n, at % n, got[at], sum));
+                    }
+                }
+                let rows = || wrong.iter().map(|(row, ..)| *row);
+                let columns = || wrong.iter().map(|(_, column, ..)| *column);
+                ensure!(
+                    wrong.is_empty(),
+                    "{form:?} {m} x {n} x {k} by {kernels:?}: {} wrong, in rows {:?} to {:?} and columns {:?} to {:?}; \
+                     (row, column, got, want): {:?}",
+                    wrong.len(),
+                    rows().min(),
+                    rows().max(),
+                    columns().min(),
+                    columns().max(),
+                    &wrong[..wrong.len().min(12)]
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of products of `full`: 8,192 rows by 512 make 128 wide tiles; by 128, or 512 rows in one part, too few; 384 columns fill one
+/// and a half.
+fn wide_tiles_are_for_a_full_wave() -> Outcome {
+    let tile = |sizes: &[(u32, u32)], n_parts| WgmmaTile::for_products(sizes.iter().copied(), n_parts);
+    assert_eq!(tile(&[(8192, 512)], 1), WgmmaTile::Columns256);
+    assert_eq!(tile(&[(512, 512)], 16), WgmmaTile::Columns256);
+    assert_eq!(tile(&[(8192, 128); 4], 1), WgmmaTile::Columns128);
+    assert_eq!(tile(&[(512, 512)], 1), WgmmaTile::Columns128);
+    assert_eq!(tile(&[(8192, 384)], 1), WgmmaTile::Columns128);
     Ok(())
 }

@@ -5,7 +5,8 @@
 //! and whenever the accumulators were touched otherwise, products, [`commit_group`], [`wait_group`]; in between the
 //! accumulators belong to the tensor cores. Keep them in an array that is indexed by constants alone.
 //!
-//! Both operands are K-major (rows of A along k, columns of B along k) in shared memory, described by a [`Descriptor`].
+//! Operands lie in shared memory as a [`Descriptor`] says. A K-major one is stored in rows along k, one for each row of A or
+//! column of B; an MN-major one (transposed, as the instruction has it) in rows along M or N, one for each k.
 //! Element i of thread t's accumulators, w = t / 32, g = t mod 32 / 4, q = t mod 4, stands at row 16 w + g + 8 (i / 2 mod 2),
 //! column 8 (i / 4) + 2 q + i mod 2 of D ([`place`]; source: PTX ISA, register fragments for `wgmma.m64nNk16`).
 //!
@@ -28,37 +29,47 @@ pub enum Swizzle {
     Bytes32 = 3,
 }
 
-/// An operand in shared memory.
+/// An operand in shared memory; `MN_MAJOR` says which way its stored rows run.
 #[derive(Clone, Copy, Debug)]
-pub struct Descriptor {
+pub struct Descriptor<const MN_MAJOR: bool> {
     #[cfg(target_os = "cuda")]
     bits: u64,
     #[cfg(not(target_os = "cuda"))]
     layout: emulation::Layout,
 }
 
-impl Descriptor {
-    /// Describes a K-major operand at `start`. Rows come in groups of eight, `group_stride` bytes apart. Without swizzle a
-    /// group's rows are 16 bytes wide and the next 16 bytes of k lie `k_stride` bytes on; with swizzle `k_stride` is not used.
+impl<const MN_MAJOR: bool> Descriptor<MN_MAJOR> {
+    /// Describes an operand at `start`. Stored rows are as wide as the swizzle says and come in groups of eight,
+    /// `group_stride` bytes apart.
+    ///
+    /// K-major: without swizzle the next 16 bytes of k lie `leading_stride` bytes on; with swizzle it is not used. MN-major,
+    /// with swizzle alone: eight successive k make a group, and where a row ends, M or N goes on `leading_stride` bytes from
+    /// its begin. Source: PTX ISA, strides of `wgmma`'s shared memory layout; canonical layouts of CUTLASS's `make_gmma_desc`.
     ///
     /// # Safety
     /// `start` points into shared memory, aligned to 16 bytes (with swizzle, the tile it lies in to eight rows), and the
     /// operand is valid wherever it is used. Strides are multiples of 16 under 2^18.
     #[inline(always)]
-    pub unsafe fn new<T>(start: *const T, k_stride: u32, group_stride: u32, swizzle: Swizzle) -> Self {
+    #[cfg_attr(not(target_os = "cuda"), track_caller)]
+    pub unsafe fn new<T>(start: *const T, leading_stride: u32, group_stride: u32, swizzle: Swizzle) -> Self {
         target!(gpu {
             // SAFETY: the caller's promise.
             let start = unsafe { crate::ptr::shared_address(start) };
             let field = |bytes: u32| u64::from(bytes >> 4 & 0x3fff);
             Self {
-                bits: field(start) | field(k_stride) << 16 | field(group_stride) << 32 | (swizzle as u64) << 62,
+                bits: field(start) | field(leading_stride) << 16 | field(group_stride) << 32 | (swizzle as u64) << 62,
             }
         } cpu {
-            Self { layout: emulation::Layout { start: start.cast(), k_stride, group_stride, swizzle } }
+            if MN_MAJOR && swizzle == Swizzle::None {
+                crate::cpu::fault(format_args!("an MN-major operand without swizzle is not described by these strides"));
+            }
+            let start = start.cast();
+            Self { layout: emulation::Layout { start, leading_stride, group_stride, swizzle, mn_major: MN_MAJOR } }
         })
     }
 
-    /// The same operand, `bytes` further: along k by 32 bytes for each 16 elements, within a swizzled row too.
+    /// The same operand, `bytes` further: along k by 16 elements, 32 bytes of a K-major one (within a swizzled row too) and two
+    /// groups of an MN-major one.
     #[inline(always)]
     pub fn advanced(self, bytes: u32) -> Self {
         target!(gpu { Self { bits: self.bits + u64::from(bytes >> 4) } } cpu {
@@ -122,7 +133,12 @@ macro_rules! product {
         /// the accumulators or writes the operands.
         #[inline(always)]
         #[cfg_attr(not(target_os = "cuda"), track_caller)]
-        pub unsafe fn $name(d: &mut [f32; $registers], a: Descriptor, b: Descriptor, accumulate: bool) {
+        pub unsafe fn $name<const A_MN_MAJOR: bool, const B_MN_MAJOR: bool>(
+            d: &mut [f32; $registers],
+            a: Descriptor<A_MN_MAJOR>,
+            b: Descriptor<B_MN_MAJOR>,
+            accumulate: bool,
+        ) {
             target!(gpu {
                 // SAFETY: the caller's promise.
                 unsafe {
@@ -131,13 +147,15 @@ macro_rules! product {
                         concat!(
                             "wgmma.mma_async.sync.aligned.", $shape, ".f32.bf16.bf16 {{",
                             "{", $first, "}" $(, ", {", $i, "}")*,
-                            "}}, {a}, {b}, %accumulate, 1, 1, 0, 0; }}"
+                            "}}, {a}, {b}, %accumulate, 1, 1, {transpose_a}, {transpose_b}; }}"
                         ),
                         inout(reg32) d[$first],
                         $(inout(reg32) d[$i],)*
                         a = in(reg64) a.bits,
                         b = in(reg64) b.bits,
                         accumulate = in(reg32) accumulate as u32,
+                        transpose_a = const A_MN_MAJOR as u32,
+                        transpose_b = const B_MN_MAJOR as u32,
                         options(nostack)
                     )
                 }
@@ -173,22 +191,23 @@ mod emulation {
     #[derive(Clone, Copy, Debug)]
     pub struct Layout {
         pub start: *const u8,
-        pub k_stride: u32,
+        pub leading_stride: u32,
         pub group_stride: u32,
         pub swizzle: Swizzle,
+        pub mn_major: bool,
     }
 
     impl Layout {
-        /// The address of element (`row`, `k`).
-        pub fn address(&self, row: u32, k: u32) -> *const u8 {
+        /// The address of element `mn` (row of A, column of B) of `k`.
+        pub fn address(&self, mn: u32, k: u32) -> *const u8 {
             let (width, rows) = match self.swizzle {
                 Swizzle::None => (16, 0),
                 Swizzle::Bytes32 => (32, 1),
                 Swizzle::Bytes64 => (64, 3),
                 Swizzle::Bytes128 => (128, 7),
             };
-            let byte = 2 * k;
-            let column = if self.swizzle == Swizzle::None { byte / 16 * self.k_stride + byte % 16 } else { byte };
+            let (row, byte) = if self.mn_major { (k, 2 * mn) } else { (mn, 2 * k) };
+            let column = byte / width * self.leading_stride + byte % width;
             let linear = self.start.wrapping_add((row / 8 * self.group_stride + row % 8 * width + column) as usize);
             // Bits 7 and up of the address, which number its 128-byte line, fold into the 16-byte unit within the line.
             linear.map_addr(|address| address ^ (address >> 7 & rows) << 4)
@@ -196,9 +215,9 @@ mod emulation {
 
         /// # Safety
         /// The operand is valid.
-        unsafe fn element(&self, row: u32, k: u32) -> f32 {
+        unsafe fn element(&self, mn: u32, k: u32) -> f32 {
             // SAFETY: the caller's promise, which is this function's own `# Safety`; elements are aligned since strides and the start are.
-            half::bf16::from_bits(unsafe { self.address(row, k).cast::<u16>().read() }).to_f32()
+            half::bf16::from_bits(unsafe { self.address(mn, k).cast::<u16>().read() }).to_f32()
         }
     }
 
@@ -251,7 +270,13 @@ mod tests {
         struct Tile([u8; 2048]);
         let tile = Tile([0; 2048]);
         let start = tile.0.as_ptr();
-        let layout = emulation::Layout { start, k_stride: 0, group_stride: 1024, swizzle: Swizzle::Bytes128 };
+        let layout = emulation::Layout {
+            start,
+            leading_stride: 0,
+            group_stride: 1024,
+            swizzle: Swizzle::Bytes128,
+            mn_major: false,
+        };
         let offset = |row, k| layout.address(row, k).addr() - start.addr();
         assert_eq!(offset(0, 5), 10);
         assert_eq!(offset(3, 0), 3 * 128 + 3 * 16);
@@ -260,5 +285,28 @@ mod tests {
             (0..16).flat_map(|row| (0..64).map(move |k| (row, k))).map(|(row, k)| offset(row, k)).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..1024).map(|element| 2 * element).collect::<Vec<_>>(), "every place once");
+    }
+    /// 128 of N by 16 of k: two panels of 64, in each two groups of eight rows.
+    #[test]
+    fn an_mn_major_operand_goes_on_in_the_next_panel() {
+        #[repr(align(1024))]
+        struct Tile([u8; 4096]);
+        let tile = Tile([0; 4096]);
+        let start = tile.0.as_ptr();
+        let layout = emulation::Layout {
+            start,
+            leading_stride: 2048,
+            group_stride: 1024,
+            swizzle: Swizzle::Bytes128,
+            mn_major: true,
+        };
+        let offset = |n, k| layout.address(n, k).addr() - start.addr();
+        assert_eq!(offset(5, 0), 10, "row 0 of a group is not folded");
+        assert_eq!(offset(0, 3), 3 * 128 + 3 * 16);
+        assert_eq!(offset(64, 0), 2048);
+        assert_eq!(offset(64 + 8, 9), 2048 + 1024 + 128, "row 1 of the second group: unit 1 goes to unit 0");
+        let mut seen: Vec<_> = (0..128).flat_map(|n| (0..16).map(move |k| (n, k))).map(|(n, k)| offset(n, k)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..2048).map(|element| 2 * element).collect::<Vec<_>>(), "every place once");
     }
 }

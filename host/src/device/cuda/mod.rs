@@ -28,6 +28,7 @@ pub(crate) use stream::{CudaEvent, CudaStream};
 
 use super::DeviceInfo;
 use crate::error::DeviceError;
+use crate::images::KERNELS;
 use sys::Status;
 
 /// A GPU with its primary context.
@@ -119,6 +120,12 @@ impl CudaDevice {
 
     pub(crate) fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// Whether the sm_90a image of the kernels is the one that the device loads.
+    pub(crate) fn runs_sm_90a(&self) -> bool {
+        let cc = self.info.compute_capability.unwrap_or_default();
+        choose::choose(&KERNELS, &self.info.name, cc, self.driver_version).is_ok_and(|(image, _)| image == "sm_90a")
     }
 
     /// Begins a public operation: reports what failed before, and makes driver calls possible.
