@@ -34,6 +34,7 @@ use tester::load_state;
 pub use testing::Testing;
 pub use trainer::{SegmentedPart, Trainer};
 
+use crate::bench::MeasuredGraph;
 use crate::config::Config;
 use crate::data::Bars;
 use crate::device::Device;
@@ -143,7 +144,17 @@ impl Run<'_> {
                 }
             }
         }
+        self.measure_graph(&trainer);
         Ok(Some(log))
+    }
+
+    /// Leaves the step's graph with its times in the folder. By now everything that is kept has been written, so the steps that this
+    /// takes change nothing; and a run that is trained is not lost over its times.
+    fn measure_graph(&self, trainer: &Trainer) {
+        let measured = MeasuredGraph::take(trainer).map_err(TrainError::from);
+        if let Err(error) = measured.and_then(|graph| Ok(self.folder.write_graph(&graph)?)) {
+            tracing::warn!("the step's children were not timed, so the report will not show its graph: {error}");
+        }
     }
 
     fn testing(&self) -> Testing<'_> {
