@@ -18,6 +18,7 @@ pub mod market;
 pub mod metrics;
 mod panics;
 pub mod progress;
+mod ranges;
 pub mod replay;
 pub mod report;
 pub mod run;

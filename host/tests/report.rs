@@ -106,6 +106,17 @@ fn write_sample(folder: &Path) {
     let facts = json!({"version": "0.1.0", "device": {"name": "the CPU", "memory_bytes": 8_589_934_592u64}, "preset": "small",
         "data": "<simulator & co>", "seed": 1, "seconds": 287.31});
     write("run.json", facts.to_string());
+    let child = |name: &str, us: f64, kernels: &[&str]| json!({"name": name, "us": us, "kernels": kernels});
+    let edge = |from: usize, to: usize| json!({"from": from, "to": to, "hazard": "read_after_write", "from_parameter": "a.b", "to_parameter": "c.d", "memory": 0});
+    let children = [
+        child("counters", 2.0, &["increment_step_counters"]),
+        child("per_sample", 21.0, &["seg_tree_sample", "gather_f32_rows_padded", "gather_f32_rows_padded"]),
+        child("spectral & co", 1409.04, &["spectral_columns", "spectral_rows"]),
+        child("per_priority", 11.5, &["publish"]),
+    ];
+    let graph = json!({"device": "the <CPU>", "measured": "2026-11-30T21:00:00Z", "step_us": 1444.0, "children": children,
+        "edges": [edge(0, 1), edge(0, 2), edge(1, 3), edge(2, 3)]});
+    write("graph.json", graph.to_string());
 }
 
 fn onegraph(arguments: &[&str]) -> Output {
@@ -152,6 +163,12 @@ fn the_page_has_every_section_and_nothing_from_outside() {
         "Discount gamma",
         "Direction",
         "Minimum hold",
+        "One training step",
+        "4 child graphs, 7 kernels, 4 edges",
+        "The longest way, in blue, is 1,423 µs",
+        "spectral &amp; co: 1,409 µs, 2 kernels, after counters",
+        "gather_f32_rows_padded 2×",
+        "on the &lt;CPU&gt;: 1,444 µs a step",
         "half_spread_bp = 1.0",
         "device.memory_bytes",
         "What the numbers mean",
@@ -177,7 +194,7 @@ fn every_picture_has_a_title_and_words() {
     let (_parent, folder) = sample();
     let html = report::html(&Run::read(&folder).expect("a run"));
     let pictures: Vec<&str> = html.split("role=\"img\"").skip(1).collect();
-    assert!(pictures.len() >= 14, "{} pictures", pictures.len());
+    assert!(pictures.len() >= 15, "{} pictures", pictures.len());
     let mut ids = Vec::new();
     for picture in pictures {
         let id = picture.split('"').nth(1).expect("a label");
@@ -276,6 +293,7 @@ fn what_is_no_run_or_damaged_exits_with_two_and_says_where() {
     damage("evaluation.json", b"{}", &["evaluation.json: has no `version`"]);
     damage("evaluation.json", b"{\"version\": 1}", &["evaluation.json, line 1", "missing field"]);
     damage("run.json", b"{", &["run.json, line 1: is no JSON"]);
+    damage("graph.json", b"{}", &["graph.json, line 1: is no step's graph", "missing field"]);
     let evaluation = std::fs::read(folder.join("evaluation.json")).expect("an evaluation");
     for sixteenth in 0..16 {
         damage("evaluation.json", &evaluation[..sixteenth * evaluation.len() / 16], &["evaluation.json, line 1"]);

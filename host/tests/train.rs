@@ -69,7 +69,7 @@ fn the_preset_tiny_trains_and_leaves_a_whole_run() {
     let printed = done(&folder, &["train", "--preset", "tiny", "--seed", "3", "--out", "run", "--device", "cpu"]);
     assert_has(&printed, &["agent", "buy and hold", "random", "Sharpe", "report.html"]);
     let run = folder.path().join("run");
-    for name in ["config.toml", "run.json", "metrics.jsonl", "evaluation.json", "report.html"] {
+    for name in ["config.toml", "run.json", "metrics.jsonl", "evaluation.json", "graph.json", "report.html"] {
         assert!(fs::metadata(run.join(name)).is_ok_and(|file| file.len() > 0), "{name}");
     }
     let epochs = metrics(&run);
@@ -96,6 +96,14 @@ fn the_preset_tiny_trains_and_leaves_a_whole_run() {
     let evaluation: Value =
         serde_json::from_str(&fs::read_to_string(run.join("evaluation.json")).expect("a file")).expect("JSON");
     assert!(evaluation["sentence"].as_str().is_some_and(|sentence| !sentence.is_empty()), "{evaluation}");
+
+    let graph: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("graph.json")).expect("a file")).expect("JSON");
+    let children = graph["children"].as_array().expect("a list");
+    assert!(children.len() >= 8 && children[0]["name"] == "counters", "{graph}");
+    assert!(children.iter().all(|child| child["us"].as_f64().is_some_and(|us| us > 0.0)), "{graph}");
+    let report = fs::read_to_string(run.join("report.html")).expect("the report");
+    assert_has(&report, &["One training step", "iql_modulate", "increment_step_counters"]);
 
     // Gone on with, a run that is done has nothing left to train and says the same again.
     let again: Value =

@@ -21,6 +21,7 @@ const COLD: &[(Phase, &str, &str)] = &[
     ),
     (Phase::Setup, "host/src/train/collection.rs", "the collection's graphs, once; a launch a bar of the warm-up"),
     (Phase::Setup, "host/src/run/", "free memory is compared with what the run needs"),
+    (Phase::Setup, "host/src/bench/", "behind the last step each child is timed by itself, for the report"),
     (Phase::Setup, "host/src/device/matmul.rs", "a table for each matrix product, once"),
     (Phase::Setup, "host/src/device/", "memory, modules and graphs go at the run's end"),
     (Phase::Setup, "", "before the first step and behind the last: the device, the trainer, a fold's start"),

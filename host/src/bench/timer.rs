@@ -24,6 +24,12 @@ impl Timer {
     /// Median microseconds of what `work` puts into `stream`.
     #[track_caller]
     pub fn time(&self, stream: &Stream, work: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
+        Ok(median(self.times(stream, work)?))
+    }
+
+    /// The times that this is the median of.
+    #[track_caller]
+    pub fn times(&self, stream: &Stream, work: impl Fn() -> Result<(), DeviceError>) -> Result<Vec<f64>, DeviceError> {
         let mut times = Vec::with_capacity(self.n_times);
         for time in 0..=self.n_times {
             let start = stream.record()?;
@@ -35,7 +41,7 @@ impl Timer {
                 times.push(us);
             }
         }
-        Ok(median(times))
+        Ok(times)
     }
 
     /// A kernel by itself.

@@ -5,12 +5,13 @@
 //! | [`run`] | what a run's folder holds, read and checked |
 //! | [`metrics`] | an epoch's line of `metrics.jsonl` |
 //! | `page` | the page: sections in their order |
-//! | `result`, `pictures`, `training`, `settings` | the sections |
+//! | `result`, `pictures`, `training`, `graph`, `settings` | the sections |
 //! | `chart`, `axis` | pictures in SVG, and their ticks |
 //! | `text` | numbers and text as the page writes them |
 
 mod axis;
 mod chart;
+mod graph;
 pub mod metrics;
 mod page;
 mod pictures;

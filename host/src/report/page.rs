@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use super::text::escaped;
-use super::{pictures, result, settings, training};
+use super::{graph, pictures, result, settings, training};
 use crate::eval::evaluation::Verdict;
 
 const STYLE: &str = include_str!("page.css");
@@ -43,6 +43,9 @@ pub fn html(run: &Run) -> String {
         if !mix.is_empty() {
             page += &section("Actions chosen, by epoch", &mix);
         }
+    }
+    if let Some(graph) = &run.graph {
+        page += &section("One training step", &graph::section(graph));
     }
     page += &section("Configuration", &settings::configuration(run));
     page += &section("What the numbers mean", settings::MEANING);

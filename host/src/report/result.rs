@@ -8,14 +8,18 @@ use crate::eval::evaluation::{Evaluation, FoldResult, Named, Superiority};
 use crate::eval::performance::Performance;
 
 /// A table: a row's name and its cells. All cells are text that is safe in HTML.
-struct Table {
-    caption: String,
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
+pub(super) struct Table {
+    /// What it shows.
+    pub(super) caption: String,
+    /// Names of the columns.
+    pub(super) head: Vec<String>,
+    /// Rows.
+    pub(super) rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    fn html(&self) -> String {
+    /// As the page has it.
+    pub(super) fn html(&self) -> String {
         let mut html = format!("<div class=\"scroll\"><table><caption>{}</caption><thead><tr>", self.caption);
         self.head.iter().for_each(|cell| {
             let _ = write!(html, "<th scope=\"col\">{cell}</th>");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::metrics::EpochMetrics;
+use crate::bench::MeasuredGraph;
 use crate::eval::evaluation::{Evaluation, VERSION};
 use crate::text::{shown, shown_path};
 
@@ -17,8 +18,10 @@ pub const METRICS_FILE: &str = "metrics.jsonl";
 pub const EVALUATION_FILE: &str = "evaluation.json";
 /// What ran: version, device, data, times.
 pub const RUN_FILE: &str = "run.json";
+/// The step's graph with the times of its children.
+pub const GRAPH_FILE: &str = "graph.json";
 /// All that a report is made from.
-pub const FILES: [&str; 4] = [CONFIG_FILE, METRICS_FILE, EVALUATION_FILE, RUN_FILE];
+pub const FILES: [&str; 5] = [CONFIG_FILE, METRICS_FILE, EVALUATION_FILE, RUN_FILE, GRAPH_FILE];
 /// The report.
 pub const REPORT_FILE: &str = "report.html";
 
@@ -35,6 +38,8 @@ pub struct Run {
     pub evaluation: Option<Evaluation>,
     /// What ran.
     pub facts: Option<Value>,
+    /// The step's graph, measured.
+    pub graph: Option<MeasuredGraph>,
 }
 
 /// Why a folder cannot be reported on.
@@ -96,6 +101,7 @@ impl Run {
             epochs: metrics.map_or(Ok(Vec::new()), |text| epochs(&folder.join(METRICS_FILE), &text))?,
             evaluation: evaluation.map(|text| read_evaluation(&folder.join(EVALUATION_FILE), &text)).transpose()?,
             facts: text(&folder.join(RUN_FILE))?.map(|text| json(&folder.join(RUN_FILE), &text)).transpose()?,
+            graph: text(&folder.join(GRAPH_FILE))?.map(|text| graph(&folder.join(GRAPH_FILE), &text)).transpose()?,
         })
     }
 }
@@ -133,6 +139,11 @@ fn epochs(file: &Path, text: &str) -> Result<Vec<EpochMetrics>, RunError> {
 
 fn json(file: &Path, text: &str) -> Result<Value, RunError> {
     serde_json::from_str(text).map_err(|error| damaged(file, Some(error.line()), format!("is no JSON: {error}")))
+}
+
+fn graph(file: &Path, text: &str) -> Result<MeasuredGraph, RunError> {
+    serde_json::from_str(text)
+        .map_err(|error| damaged(file, Some(error.line()), format!("is no step's graph with its times: {error}")))
 }
 
 fn read_evaluation(file: &Path, text: &str) -> Result<Evaluation, RunError> {

@@ -9,9 +9,11 @@ use super::error::RunError;
 use super::manifest::{CheckpointId, MANIFEST, Manifest};
 use super::metrics_log::MetricsLog;
 use super::record::{RunRecord, now};
+use crate::bench::MeasuredGraph;
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::files::{read_text, write_whole};
 use crate::metrics::EpochMetrics;
+use crate::report::run::GRAPH_FILE;
 use crate::text::shown_path;
 
 /// Checkpoints that are kept for being the newest.
@@ -275,6 +277,11 @@ impl RunFolder {
             })?;
         }
         Ok(())
+    }
+
+    /// Keeps how long the step's children took.
+    pub fn write_graph(&self, graph: &MeasuredGraph) -> Result<(), RunError> {
+        self.write(GRAPH_FILE, &(serde_json::to_string_pretty(graph).expect("plain data with string keys") + "\n"))
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), RunError> {

@@ -34,6 +34,7 @@ use tester::load_state;
 pub use testing::Testing;
 pub use trainer::{SegmentedPart, Trainer};
 
+use crate::bench::MeasuredGraph;
 use crate::config::Config;
 use crate::data::Bars;
 use crate::device::Device;
@@ -46,6 +47,7 @@ use crate::interrupt::Interrupt;
 use crate::market::walk_forward::{Fold, walk_forward};
 use crate::metrics::{EpochMetrics, EpochTimes, QMetrics, ValidationMetrics};
 use crate::progress::{Progress, Status};
+use crate::ranges::{Range, range};
 use crate::run::{Checkpoint, CheckpointId, CheckpointMeta, CheckpointWriter, MetricsLog, RunFolder};
 
 /// Trades that a checkpoint's validation must have for it to be chosen.
@@ -77,6 +79,23 @@ pub enum RunEnd {
     Interrupted,
 }
 
+/// A part of an epoch: a range for profilers, and its time.
+struct Part {
+    started: Instant,
+    _range: Range,
+}
+
+impl Part {
+    fn begin(name: &'static str) -> Self {
+        Self { _range: range(name), started: Instant::now() }
+    }
+
+    /// Ends it; its wall-clock seconds.
+    fn seconds(self) -> f64 {
+        since(self.started)
+    }
+}
+
 /// Wall-clock seconds since `started`.
 fn since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64()
@@ -95,7 +114,9 @@ impl Run<'_> {
     /// Trains every fold from where the folder's latest checkpoint stands; what every epoch told, unless the user stopped it.
     pub fn learn(&self, progress: &mut Progress) -> Result<Option<MetricsLog>, TrainError> {
         let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
+        let setup = range("setup");
         let mut trainer = Trainer::new(self.device, self.config, self.bars)?;
+        drop(setup);
         let latest = self.folder.latest_checkpoint()?;
         let mut log = self.folder.metrics(latest.as_ref().map(|checkpoint| checkpoint.meta().id))?;
         let seconds_before = latest.as_ref().map_or(0.0, |checkpoint| checkpoint.meta().seconds);
@@ -106,17 +127,23 @@ impl Run<'_> {
             if resumed.as_ref().is_some_and(|checkpoint| checkpoint.meta().id.fold > number) {
                 continue;
             }
+            let setup = range("setup");
             trainer.begin_fold(fold)?;
+            drop(setup);
             let mut epoch = 0;
             match resumed.take() {
                 Some(checkpoint) => {
                     load(&mut trainer, &checkpoint, self.config)?;
                     epoch = checkpoint.meta().id.epoch;
                 }
-                None => trainer.warm_up()?,
+                None => {
+                    let _warm_up = range("warm_up");
+                    trainer.warm_up()?;
+                }
             }
             while epoch < self.config.epochs {
                 epoch += 1;
+                let _epoch = range("epoch");
                 let id = CheckpointId { fold: number, epoch };
                 let (mut metrics, status) = self.epoch(&mut trainer, fold, id, &log, &mut skips, progress)?;
                 let score = metrics.validation.as_ref().filter(|validation| validation.eligible).map(|v| v.sharpe);
@@ -124,9 +151,9 @@ impl Run<'_> {
                 (metrics.times.checkpoint_s, metrics.seconds) = (checkpoint_s, seconds);
                 // Before the checkpoint: a resumption cuts a line too many, and could not make up for one too few.
                 log.append(metrics)?;
-                let saving = Instant::now();
+                let checkpoint = Part::begin("checkpoint");
                 self.keep(&trainer, id, score, seconds, skips.too_many())?;
-                checkpoint_s = since(saving);
+                checkpoint_s = checkpoint.seconds();
                 progress.epoch(&status);
                 if skips.too_many() {
                     return Err(TrainError::Skipped {
@@ -143,7 +170,17 @@ impl Run<'_> {
                 }
             }
         }
+        self.measure_graph(&trainer);
         Ok(Some(log))
+    }
+
+    /// Leaves the step's graph with its times in the folder. By now everything that is kept has been written, so the steps that this
+    /// takes change nothing; and a run that is trained is not lost over its times.
+    fn measure_graph(&self, trainer: &Trainer) {
+        let measured = MeasuredGraph::take(trainer).map_err(TrainError::from);
+        if let Err(error) = measured.and_then(|graph| Ok(self.folder.write_graph(&graph)?)) {
+            tracing::warn!("the step's children were not timed, so the report will not show its graph: {error}");
+        }
     }
 
     fn testing(&self) -> Testing<'_> {
@@ -163,13 +200,13 @@ impl Run<'_> {
     ) -> Result<(EpochMetrics, Status), TrainError> {
         let _between = ledger::phase(Phase::EpochBoundary);
         let (mut times, bars) = (EpochTimes::default(), u64::from(self.config.bars_per_epoch));
-        let timed = |seconds: &mut f64, started: Instant| *seconds = since(started);
-        let started = Instant::now();
+        let collect = Part::begin("collect");
         trainer.collect(bars)?;
-        timed(&mut times.collect_s, started);
+        times.collect_s = collect.seconds();
         let env_steps_per_s = (bars * self.config.environments as u64) as f64 / times.collect_s;
 
-        let started = Instant::now();
+        let steps = Part::begin("steps");
+        let started = steps.started;
         let mut status = self.status(id, env_steps_per_s, log);
         let steps_before = trainer.steps_done();
         let mut bookkeeping = Bookkeeping { status: &mut status, progress, skips, steps_before, started };
@@ -180,19 +217,21 @@ impl Run<'_> {
             let _ = bookkeeping.see(&published);
         }
         let steps_done = trainer.steps_done() - steps_before;
-        timed(&mut times.train_s, started);
+        times.train_s = steps.seconds();
 
-        let started = Instant::now();
+        let boundary = Part::begin("boundary");
         trainer.boundary()?;
+        times.rescore_s = boundary.seconds();
+        let rescoring = Part::begin("re-scoring");
         trainer.rescore()?;
-        timed(&mut times.rescore_s, started);
+        times.rescore_s += rescoring.seconds();
 
-        let started = Instant::now();
+        let validating = Part::begin("validation");
         let validation = trainer.trade_segments(SegmentedPart::Validation, &fold.validation)?;
         let n_bars = fold.validation.len().min(fold.train.len());
         let training = fold.train.end - n_bars..fold.train.end;
         let train_records = trainer.trade_segments(SegmentedPart::Training, &training)?;
-        timed(&mut times.validate_s, started);
+        times.validate_s = validating.seconds();
 
         let mut metrics = self.metrics(trainer, id)?;
         metrics.actions = trainer.action_mix(bars)?;

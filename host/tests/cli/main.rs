@@ -141,6 +141,16 @@ fn bench_of_one_child_has_floors_and_gaps() {
     assert_has(&stderr(&refused), &["no child `forwrd`", "the nearest is `forward`", "counters, per_sample"]);
 }
 
+/// Without nsys it says so, what to do, and what works instead.
+#[test]
+fn profile_without_nsight_systems_exits_with_two() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/profile");
+    let output = Command::new("/bin/bash").arg(script).env("PATH", "/nonexistent").output();
+    let output = output.expect("there is a bash");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_has(&stderr(&output), &["scripts/profile: there is no nsys", "install Nsight Systems", "bench --node"]);
+}
+
 #[test]
 fn wrong_arguments_and_places_exit_with_two() {
     for (arguments, parts) in [
