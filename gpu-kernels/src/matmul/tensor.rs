@@ -10,6 +10,7 @@ use shared_types::{Epilogue, Precision, Product};
 
 use super::epilogue::Results;
 use super::{Place, TENSOR_TILE, place};
+use crate::fragments::each;
 use crate::lanes;
 
 const TILE: u32 = TENSOR_TILE;
@@ -34,16 +35,6 @@ const STAGE_LEN: usize = 16 * STAGE_STRIDE;
 const _: () = assert!(STAGE_LEN * 4 * (N_THREADS as usize / 32) <= TILE_LEN * 2 * N_STAGES as usize);
 
 type Sums = [[[f32; 4]; N_COLUMN_FRAGMENTS]; N_ROW_FRAGMENTS];
-
-/// Writes `$body` out for each number, as a constant: what a loop's variable indexes would lie in local memory.
-macro_rules! each {
-    ($name:ident in [$($number:literal)*] $body:block) => {
-        $({
-            const $name: usize = $number;
-            $body
-        })*
-    };
-}
 
 macro_rules! product {
     ($(#[$doc:meta])* $name:ident, $a_across:literal, $b_across:literal) => {
