@@ -15,6 +15,7 @@ pub mod counters;
 pub mod denoise;
 pub mod explore;
 pub mod four;
+mod fragments;
 pub mod gate;
 pub mod gather;
 pub mod heads;

@@ -14,16 +14,6 @@
 //! On the CPU the device replaces these launches by a library's products (`host::device::Matmul`); the executor runs the
 //! kernels themselves in tests.
 
-/// Writes `$body` out for each number, as a constant: what a loop's variable indexes would lie in local memory.
-macro_rules! each {
-    ($name:ident in [$($number:literal)*] $body:block) => {
-        $({
-            const $name: usize = $number;
-            $body
-        })*
-    };
-}
-
 mod epilogue;
 mod parts;
 mod plain;

@@ -33,7 +33,6 @@
 
 mod backward;
 mod forward;
-mod fragments;
 mod parameters;
 mod scan;
 mod scan_backward;

@@ -112,7 +112,7 @@ pub fn fast_math<B: Backend>(backend: &B) {
     let values: Vec<f32> =
         random_floats(29, 500, -3.0, 3.0).into_iter().map(|x| x as f32).filter(|x| x.abs() > 1e-3).collect();
     let n = values.len();
-    let (input, out) = (backend.upload(&values), unwritten(backend, 12 * n, f32::NAN));
+    let (input, out) = (backend.upload(&values), unwritten(backend, 13 * n, f32::NAN));
     backend
         .run(LaunchShape::cover(n, 64), math::fast_math::launch(backend.view(&input), backend.view_mut(&out)))
         .unwrap();
@@ -134,6 +134,7 @@ pub fn fast_math<B: Backend>(backend: &B) {
             ("ln", a.ln(), 2f64.powi(-22) + 2f64.powi(-23), 2f64.powi(-22)),
             ("sigmoid", 1.0 / (1.0 + (-x).exp()), 0.0, 2f64.powi(-12)),
             ("tf32", x, 2f64.powi(-11), 0.0),
+            ("exp2 flushed", x.exp2(), 2f64.powf(-22.5), 0.0),
         ]
         .into_iter()
         .enumerate()

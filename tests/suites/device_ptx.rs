@@ -36,6 +36,7 @@ const EVERYWHERE: &[(&str, &str, usize)] = &[
     ("copy_asynchronously", "cp.async.cg.shared.global", 1),
     ("copy_asynchronously", "cp.async.ca.shared.global", 3),
     ("fast_math", "ex2.approx.f32", 2),
+    ("fast_math", "ex2.approx.ftz.f32", 1),
     ("fast_math", "tanh.approx.f32", 2),
     ("packed_halves", "cvt.rn.bf16x2.f32", 1),
     ("packed_halves", "cvt.rn.f16x2.f32", 1),

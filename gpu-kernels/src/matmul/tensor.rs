@@ -10,6 +10,7 @@ use shared_types::{Epilogue, Precision, Product};
 
 use super::epilogue::Results;
 use super::{Place, Stored, TENSOR_TILE, place};
+use crate::fragments::each;
 use crate::lanes;
 
 const TILE: u32 = TENSOR_TILE;

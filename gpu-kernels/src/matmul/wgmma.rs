@@ -13,6 +13,7 @@ use shared_types::{Epilogue, Precision, Product};
 
 use super::epilogue::Results;
 use super::{Place, Stored, TENSOR_TILE, WGMMA_DEPTH, WgmmaTile, place};
+use crate::fragments::each;
 use crate::lanes;
 
 const ROWS: u32 = TENSOR_TILE;

@@ -6,13 +6,13 @@
 use cuda_std::prelude::*;
 use shared_types::Precision;
 
-use super::fragments::{Lane, Stored, multiply};
 use super::parameters::{N_PARAMETERS, Parameters, offset};
 use super::scan_backward::{self, FilterGradient};
 use super::tensor_forward::{FEATURES, Operands, put};
 use super::tensor_gradients::Sums;
 use super::tile::{Back, Made};
 use super::{CHANNELS, INNER, N_FEATURES, PROJECTED, SCANNED, TAPS, WIDTH, scan, temporal_n_parts};
+use crate::fragments::{Lane, Stored, multiply};
 use crate::tile::{BARS, ROWS, Taker, Team, Tile, tiles};
 
 const N_THREADS: u32 = 512;

@@ -5,10 +5,10 @@
 use cuda_std::prelude::*;
 use shared_types::Precision;
 
-use super::fragments::{Lane, Stored, multiply, weights};
 use super::parameters::{Parameters, offset};
 use super::tile::Made;
 use super::{INNER, N_FEATURES, PROJECTED, SCANNED, WIDTH, scan};
+use crate::fragments::{Lane, Stored, multiply, weights};
 use crate::tile::{BARS, RMS_EPSILON, ROWS, Taker, Team, Tile, n_tile_blocks, tiles};
 use crate::{lanes, math};
 

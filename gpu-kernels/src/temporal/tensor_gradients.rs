@@ -2,10 +2,10 @@
 
 use cuda_std::prelude::*;
 
-use super::fragments::{Lane, Stored, multiply};
 use super::parameters::offset;
 use super::tensor_backward::SCANNED_WHOLE;
 use super::{CHANNELS, INNER, N_FEATURES, N_HEADS, PROJECTED, SCANNED, TAPS, WIDTH};
+use crate::fragments::{Lane, Stored, multiply};
 use crate::lanes;
 use crate::tile::{Team, Tile};
 

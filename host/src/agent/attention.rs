@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use cuda_std::launch::DeviceSlice;
 use gpu_kernels::attention::{
-    KEPT, N_FEATURES, attention_backward, attention_backward_operations, attention_backward_shape, attention_forward,
-    attention_forward_operations, attention_forward_shape, attention_gradient, attention_gradient_shape,
-    attention_n_parts, n_parameters, position,
+    KEPT, N_FEATURES, TENSOR_BARS, attention_backward, attention_backward_operations, attention_backward_shape,
+    attention_backward_tensor, attention_backward_tensor_shape, attention_forward, attention_forward_operations,
+    attention_forward_shape, attention_forward_tensor, attention_forward_tensor_shape, attention_gradient,
+    attention_gradient_shape, attention_n_parts, attention_tensor_n_parts, n_parameters, position,
 };
 use gpu_kernels::trunk::input::ATTENTION_COLUMN;
 use shared_types::{Precision, ProductForm};
@@ -19,12 +20,21 @@ use crate::device::{Buffer, Device, Matmul, Output};
 use crate::error::DeviceError;
 use crate::market::Step;
 
-/// Threads of a block on a GPU; on the CPU a block is one thread.
-const N_THREADS: u32 = 256;
+/// Threads of a block by multiply-adds on a GPU; on the CPU a block is one thread.
+const N_PLAIN_THREADS: u32 = 256;
+
+/// Which of the attention's kernels run.
+#[derive(Clone, Copy)]
+enum Way {
+    /// By multiply-adds, in blocks of so many threads.
+    Plain(u32),
+    /// On the tensor cores.
+    Tensor,
+}
 
 /// What both passes know of the attention.
 struct Attention {
-    n_threads: u32,
+    way: Way,
     n_rows: usize,
     window: usize,
     precision: Precision,
@@ -38,9 +48,14 @@ impl Attention {
         let (layout, window) = (parameters.layout.clone(), parameters.sizes.window);
         let len = layout.group(Group::Attention).len();
         assert_eq!(len, n_parameters(window), "the kernels know where the attention's tensors lie");
+        let way = match (device.row_lanes(), parameters.precision) {
+            (1, _) => Way::Plain(1),
+            (_, Precision::Bf16) if window <= TENSOR_BARS => Way::Tensor,
+            _ => Way::Plain(N_PLAIN_THREADS),
+        };
         let positions = (0..window).flat_map(|bar| (0..width::ATTENTION).map(move |column| position(bar, column)));
         Ok(Self {
-            n_threads: if device.row_lanes() == 1 { 1 } else { N_THREADS },
+            way,
             n_rows,
             window,
             precision: parameters.precision,
@@ -88,21 +103,30 @@ impl AttentionForward {
     /// Makes [`output`](Self::output) of the bars in `rows` \[R, stride\].
     pub fn launch(&self, rows: &Buffer<f32>, weights: &Weights) -> Step {
         let attention = &self.attention;
+        let (n_rows, window, stride) = (attention.n_rows, attention.window, attention.stride(rows));
         let (operands, flat) = attention.weights(weights);
-        let launch = attention_forward::launch(
-            rows.view(),
-            operands,
-            flat,
-            attention.positions.view(),
-            self.output.view_mut(),
-            attention.stride(rows),
-            attention.window as u32,
-            attention.precision,
-        );
-        let (n_rows, window) = (attention.n_rows, attention.window);
+        let (rows, positions, output) = (rows.view(), attention.positions.view(), self.output.view_mut());
+        let (shape, launch) = match attention.way {
+            Way::Plain(n_threads) => (
+                attention_forward_shape(n_rows, window, n_threads),
+                attention_forward::launch(
+                    rows,
+                    operands,
+                    flat,
+                    positions,
+                    output,
+                    stride,
+                    window as u32,
+                    attention.precision,
+                ),
+            ),
+            Way::Tensor => (
+                attention_forward_tensor_shape(n_rows),
+                attention_forward_tensor::launch(rows, operands, flat, positions, output, stride, window as u32),
+            ),
+        };
         let launch = launch.moves("rows", attention.feature_bytes());
-        let launch = launch.multiplies(attention_forward_operations(n_rows, window));
-        (attention_forward_shape(n_rows, window, attention.n_threads), launch)
+        (shape, launch.multiplies(attention_forward_operations(n_rows, window)))
     }
 }
 
@@ -110,7 +134,7 @@ impl AttentionForward {
 pub struct AttentionBackward {
     /// Gradient by the attention's output, \[R, 64\].
     pub d_output: Buffer<f32>,
-    /// What each thread block keeps of the attention over bars.
+    /// What each thread block keeps of the attention over bars; empty on the tensor cores, which make it again.
     kept: Buffer<f32>,
     /// Each thread block's gradients.
     parts: Buffer<f32>,
@@ -122,11 +146,17 @@ impl AttentionBackward {
     /// Memory for `n_rows` rows.
     pub fn new(device: &Device, parameters: &Parameters, n_rows: usize) -> Result<Self, DeviceError> {
         let attention = Attention::new(device, parameters, n_rows)?;
-        let n_parts = attention_n_parts(n_rows, attention.window, attention.n_threads);
+        let (n_parts, n_kept) = match attention.way {
+            Way::Plain(n_threads) => {
+                let n_parts = attention_n_parts(n_rows, attention.window, n_threads);
+                (n_parts, n_parts * KEPT)
+            }
+            Way::Tensor => (attention_tensor_n_parts(n_rows), 0),
+        };
         let product = to_block(n_rows, &attention.layout, ATTENTION_COLUMN, width::ATTENTION);
         Ok(Self {
             d_output: device.alloc_zeroed(n_rows * width::ATTENTION)?,
-            kept: device.alloc_zeroed(n_parts * KEPT)?,
+            kept: device.alloc_zeroed(n_kept)?,
             parts: device.alloc_zeroed(n_parts * n_parameters(attention.window))?,
             input: Matmul::new(device, ProductForm::Nn, parameters.precision, vec![product])?,
             attention,
@@ -142,27 +172,44 @@ impl AttentionBackward {
     /// From [`d_output`](Self::d_output) to the attention's part of the gradient, for the `rows` of the forward pass.
     pub fn launches(&self, rows: &Buffer<f32>, parameters: &Parameters) -> [Step; 2] {
         let attention = &self.attention;
+        let (n_rows, window, stride) = (attention.n_rows, attention.window, attention.stride(rows));
         let (operands, flat) = attention.weights(&parameters.online);
-        let backward = attention_backward::launch(
-            rows.view(),
-            operands,
-            flat,
-            attention.positions.view(),
-            self.d_output.view(),
-            self.kept.view_mut(),
-            self.parts.view_mut(),
-            attention.stride(rows),
-            attention.window as u32,
-            attention.precision,
-        );
-        let (n_rows, window) = (attention.n_rows, attention.window);
+        let (rows, positions) = (rows.view(), attention.positions.view());
+        let (d_output, parts) = (self.d_output.view(), self.parts.view_mut());
+        let (shape, backward) = match attention.way {
+            Way::Plain(n_threads) => (
+                attention_backward_shape(n_rows, window, n_threads),
+                attention_backward::launch(
+                    rows,
+                    operands,
+                    flat,
+                    positions,
+                    d_output,
+                    self.kept.view_mut(),
+                    parts,
+                    stride,
+                    window as u32,
+                    attention.precision,
+                ),
+            ),
+            Way::Tensor => (
+                attention_backward_tensor_shape(n_rows),
+                attention_backward_tensor::launch(
+                    rows,
+                    operands,
+                    flat,
+                    positions,
+                    d_output,
+                    parts,
+                    stride,
+                    window as u32,
+                ),
+            ),
+        };
         let backward = backward.moves("rows", attention.feature_bytes());
         let backward = backward.multiplies(attention_backward_operations(n_rows, window));
         let gradient = parameters.gradient.slice(attention.range()).view_mut();
         let sums = attention_gradient::launch(self.parts.view(), gradient);
-        [
-            (attention_backward_shape(n_rows, window, attention.n_threads), backward),
-            (attention_gradient_shape(window), sums),
-        ]
+        [(shape, backward), (attention_gradient_shape(window), sums)]
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use gpu_kernels::attention::{self, attention_n_parts};
+use gpu_kernels::attention::{self, attention_n_parts, attention_tensor_n_parts};
 use gpu_kernels::causal::n_pass_rows;
 use gpu_kernels::iqn::{N_QUANTILES as QUANTILES, QUANTILE_STRIDE};
 use gpu_kernels::seg_tree::TreeShape;
 use gpu_kernels::temporal::{self, temporal_n_parts};
 use shared_types::market::{N_ACCOUNT, N_BRANCHES, N_FEATURES, N_RECENT, state_dim};
-use shared_types::{BarRecord, EnvState, MarketBar, PendingStep};
+use shared_types::{BarRecord, EnvState, MarketBar, PendingStep, Precision};
 
 use super::keys::Config;
 use super::setting::Sampler;
@@ -151,8 +151,12 @@ impl Config {
         const N_THREADS: u32 = 512;
         let (on, window) = (&self.learners, self.window as usize);
         let temporal = temporal_n_parts(self.batch, window, N_THREADS) * temporal::N_PARAMETERS;
-        let of_attention = attention::n_parameters(window) + attention::KEPT;
-        let attention = attention_n_parts(self.batch, window, N_THREADS) * of_attention;
+        let of_attention = attention::n_parameters(window);
+        let attention = if self.precision == Precision::Bf16 && window <= attention::TENSOR_BARS {
+            attention_tensor_n_parts(self.batch) * of_attention
+        } else {
+            attention_n_parts(self.batch, window, N_THREADS) * (of_attention + attention::KEPT)
+        };
         (if on.temporal { temporal * F32 } else { 0 }) + if on.attention { attention * F32 } else { 0 }
     }
 

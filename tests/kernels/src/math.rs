@@ -77,7 +77,7 @@ pub fn float_ext(values: GlobalSlice<f64>, out: GlobalSliceMut<f64>) {
     put_rows(&out, index, n, results);
 }
 
-/// Rows exp2, log2 of |x|, rsqrt of |x|, rcp, sqrt of |x|, tanh, sin, cos, exp, ln of |x|, sigmoid, tf32.
+/// Rows exp2, log2 of |x|, rsqrt of |x|, rcp, sqrt of |x|, tanh, sin, cos, exp, ln of |x|, sigmoid, tf32, exp2 flushed.
 #[kernel]
 pub fn fast_math(values: GlobalSlice<f32>, out: GlobalSliceMut<f32>) {
     let (index, n) = (thread::index_1d() as usize, values.len());
@@ -98,6 +98,7 @@ pub fn fast_math(values: GlobalSlice<f32>, out: GlobalSliceMut<f32>) {
         fast::ln(x.abs()),
         fast::sigmoid(x),
         fast::round_tf32(x),
+        fast::exp2_flushed(x),
     ];
     put_rows(&out, index, n, results);
 }

@@ -5,7 +5,7 @@ use onegraph_tests::lab::{Lab, Numbers};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::Precision;
 
-use crate::problem::{Problem, n_threads};
+use crate::problem::{Problem, Way, n_threads};
 
 pub fn cases() -> Vec<Case> {
     vec![case("differences::gradients_are_slopes_of_the_output", gradients_are_slopes_of_the_output)]
@@ -13,7 +13,7 @@ pub fn cases() -> Vec<Case> {
 
 /// J = sum of doutput times output.
 fn objective(lab: &Lab<'_>, problem: &Problem) -> Result<f64, Failed> {
-    let output = problem.forward(lab, Precision::F32, n_threads(lab)[0])?;
+    let output = problem.forward(lab, Precision::F32, Way::Plain(n_threads(lab)[0]))?;
     Ok(output.iter().zip(&problem.doutput.values).map(|(&y, d)| f64::from(y) * d).sum())
 }
 
@@ -24,7 +24,7 @@ fn gradients_are_slopes_of_the_output(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let problem = Problem::new(5, 8, 71);
     let mut numbers = Numbers::new(72);
-    let gradients = problem.gradients(&lab, Precision::F32, n_threads(&lab)[0])?;
+    let gradients = problem.gradients(&lab, Precision::F32, Way::Plain(n_threads(&lab)[0]))?;
     for tensor in problem.parameters.layout.tensors.iter().filter(|tensor| tensor.name.starts_with("attention.")) {
         for _ in 0..4 {
             let at = tensor.offset + numbers.below(tensor.len());

@@ -5,7 +5,7 @@ use host::device::Device;
 use onegraph_tests::lab::Lab;
 use onegraph_tests::{Case, Outcome, case, ensure};
 
-use crate::problem::{PRECISIONS, Problem, n_threads};
+use crate::problem::{PRECISIONS, Problem, ways};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -41,11 +41,14 @@ fn mean_of_normed(x: [f64; T]) -> f64 {
 fn expect(device: &Device, problem: &Problem, want: impl Fn(usize) -> f64) -> Outcome {
     let lab = Lab::new(device)?;
     for precision in PRECISIONS {
-        for n_threads in n_threads(&lab) {
-            let output = problem.forward(&lab, precision, n_threads)?;
+        for way in ways(&lab, precision, T) {
+            let output = problem.forward(&lab, precision, way)?;
             for (channel, got) in output.iter().enumerate() {
                 let (got, want) = (f64::from(*got), want(channel));
-                ensure!((got - want).abs() <= 2e-6, "{precision:?}, channel {channel}: {got}, {want} expected");
+                ensure!(
+                    (got - want).abs() <= 2e-6,
+                    "{precision:?}, {way:?}, channel {channel}: {got}, {want} expected"
+                );
             }
         }
     }

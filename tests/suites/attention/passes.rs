@@ -7,7 +7,7 @@ use onegraph_tests::lab::Lab;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::Precision;
 
-use crate::problem::{PRECISIONS, Problem, n_threads};
+use crate::problem::{PRECISIONS, Problem, Way, ways};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -52,14 +52,14 @@ pub fn compare(what: &str, got: &[f32], want: &[f64], tolerance: f64) -> Result<
     Ok(share * tolerance)
 }
 
-fn each_problem(device: &Device, check: impl Fn(&Lab<'_>, &Problem, Precision, u32, &str) -> Outcome) -> Outcome {
+fn each_problem(device: &Device, check: impl Fn(&Lab<'_>, &Problem, Precision, Way, &str) -> Outcome) -> Outcome {
     let lab = Lab::new(device)?;
     for (window, n_rows) in SIZES {
         let problem = Problem::new(n_rows, window, (100 * window + n_rows) as u64);
         for precision in PRECISIONS {
-            for n_threads in n_threads(&lab) {
-                let what = format!("T {window}, R {n_rows}, {precision:?}, {n_threads} threads");
-                check(&lab, &problem, precision, n_threads, &what)?;
+            for way in ways(&lab, precision, window) {
+                let what = format!("T {window}, R {n_rows}, {precision:?}, {way:?}");
+                check(&lab, &problem, precision, way, &what)?;
             }
         }
     }
@@ -67,18 +67,18 @@ fn each_problem(device: &Device, check: impl Fn(&Lab<'_>, &Problem, Precision, u
 }
 
 fn the_output_is_the_references(device: &Device) -> Outcome {
-    each_problem(device, |lab, problem, precision, n_threads, what| {
+    each_problem(device, |lab, problem, precision, way, what| {
         let want = problem.reference(precision).output;
-        let got = problem.forward(lab, precision, n_threads)?;
+        let got = problem.forward(lab, precision, way)?;
         compare(&format!("output, {what}"), &got, &want.values, tolerance(precision)).map(drop)
     })
 }
 
 fn every_gradient_is_the_references(device: &Device) -> Outcome {
     let errors = RefCell::new(Vec::new());
-    each_problem(device, |lab, problem, precision, n_threads, what| {
+    each_problem(device, |lab, problem, precision, way, what| {
         let want = problem.reference_gradients(precision);
-        let got = problem.gradients(lab, precision, n_threads)?;
+        let got = problem.gradients(lab, precision, way)?;
         let (first, mut end) = (problem.first(), 0);
         for tensor in want.layout.tensors.iter().filter(|tensor| tensor.name.starts_with("attention.")) {
             let range = tensor.offset - first..tensor.range().end - first;
@@ -104,13 +104,13 @@ fn two_runs_give_the_same_bits(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let problem = Problem::new(19, 8, 5);
     for precision in PRECISIONS {
-        for n_threads in n_threads(&lab) {
+        for way in ways(&lab, precision, problem.sizes.window) {
             let run = || -> Result<_, Failed> {
                 let bits = |values: Vec<f32>| onegraph_tests::lab::bits(&values);
-                let output = problem.forward(&lab, precision, n_threads)?;
-                Ok((bits(output), bits(problem.gradients(&lab, precision, n_threads)?)))
+                let output = problem.forward(&lab, precision, way)?;
+                Ok((bits(output), bits(problem.gradients(&lab, precision, way)?)))
             };
-            ensure!(run()? == run()?, "{precision:?}, {n_threads} threads: two runs differ");
+            ensure!(run()? == run()?, "{precision:?}, {way:?}: two runs differ");
         }
     }
     Ok(())

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use gpu_kernels::attention::{
-    KEPT, N_FEATURES, WIDTH, attention_backward, attention_backward_shape, attention_forward, attention_forward_shape,
-    attention_gradient, attention_gradient_shape, attention_n_parts, n_parameters, position,
+    KEPT, N_FEATURES, TENSOR_BARS, WIDTH, attention_backward, attention_backward_shape, attention_backward_tensor,
+    attention_backward_tensor_shape, attention_forward, attention_forward_shape, attention_forward_tensor,
+    attention_forward_tensor_shape, attention_gradient, attention_gradient_shape, attention_n_parts,
+    attention_tensor_n_parts, n_parameters, position,
 };
 use half::bf16;
 use host::device::Buffer;
@@ -19,9 +21,27 @@ use shared_types::Precision;
 
 pub const PRECISIONS: [Precision; 2] = [Precision::Bf16, Precision::F32];
 
-/// Threads of a block: 256 on a GPU; on the CPU 1, which it is made for, and 256, which check the barriers.
+/// Which kernels.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// By multiply-adds, with so many threads a block.
+    Plain(u32),
+    /// On the tensor cores.
+    Tensor,
+}
+
+/// Threads of a block by multiply-adds: 256 on a GPU; on the CPU 1, which it is made for, and 256, which check the barriers.
 pub fn n_threads(lab: &Lab<'_>) -> Vec<u32> {
     if lab.row_lanes().contains(&1) { vec![1, 256] } else { vec![256] }
+}
+
+/// The ways that there are for a precision and a window.
+pub fn ways(lab: &Lab<'_>, precision: Precision, window: usize) -> Vec<Way> {
+    let mut ways: Vec<_> = n_threads(lab).into_iter().map(Way::Plain).collect();
+    if precision == Precision::Bf16 && window <= TENSOR_BARS {
+        ways.push(Way::Tensor);
+    }
+    ways
 }
 
 /// Parameters, rows and a gradient of the output, all of them f32.
@@ -88,43 +108,60 @@ impl Problem {
     }
 
     /// The kernel's output `[R, 64]`.
-    pub fn forward(&self, lab: &Lab<'_>, precision: Precision, n_threads: u32) -> Result<Vec<f32>, Failed> {
-        let on_device = OnDevice::new(lab, self, precision)?;
+    pub fn forward(&self, lab: &Lab<'_>, precision: Precision, way: Way) -> Result<Vec<f32>, Failed> {
+        let OnDevice { rows, stride, operands, parameters, positions } = &OnDevice::new(lab, self, precision)?;
         let output = lab.poisoned(self.n_rows * WIDTH)?;
-        let launch = attention_forward::launch(
-            on_device.rows.view(),
-            on_device.operands.view(),
-            on_device.parameters.view(),
-            on_device.positions.view(),
-            output.view_mut(),
-            on_device.stride,
-            self.sizes.window as u32,
-            precision,
-        );
-        lab.run(attention_forward_shape(self.n_rows, self.sizes.window, n_threads), launch)?;
+        let (rows, operands, flat, positions) = (rows.view(), operands.view(), parameters.view(), positions.view());
+        let (result, stride, window) = (output.view_mut(), *stride, self.sizes.window as u32);
+        let (shape, launch) = match way {
+            Way::Plain(n_threads) => (
+                attention_forward_shape(self.n_rows, self.sizes.window, n_threads),
+                attention_forward::launch(rows, operands, flat, positions, result, stride, window, precision),
+            ),
+            Way::Tensor => (
+                attention_forward_tensor_shape(self.n_rows),
+                attention_forward_tensor::launch(rows, operands, flat, positions, result, stride, window),
+            ),
+        };
+        lab.run(shape, launch)?;
         Ok(output.read()?)
     }
 
     /// The kernels' gradients, the attention's part of the flat ones.
-    pub fn gradients(&self, lab: &Lab<'_>, precision: Precision, n_threads: u32) -> Result<Vec<f32>, Failed> {
-        let (window, on_device) = (self.sizes.window, OnDevice::new(lab, self, precision)?);
+    pub fn gradients(&self, lab: &Lab<'_>, precision: Precision, way: Way) -> Result<Vec<f32>, Failed> {
+        let OnDevice { rows, stride, operands, parameters, positions } = &OnDevice::new(lab, self, precision)?;
         let doutput: Vec<f32> = self.doutput.values.iter().map(|&d| d as f32).collect();
-        let n_parts = attention_n_parts(self.n_rows, window, n_threads);
+        let (window, stride) = (self.sizes.window, *stride);
+        let n_parts = match way {
+            Way::Plain(n_threads) => attention_n_parts(self.n_rows, window, n_threads),
+            Way::Tensor => attention_tensor_n_parts(self.n_rows),
+        };
         let (kept, parts) = (lab.poisoned(n_parts * KEPT)?, lab.poisoned(n_parts * self.n_parameters())?);
         let (doutput, gradient) = (lab.upload(&doutput)?, lab.poisoned(self.n_parameters())?);
-        let launch = attention_backward::launch(
-            on_device.rows.view(),
-            on_device.operands.view(),
-            on_device.parameters.view(),
-            on_device.positions.view(),
-            doutput.view(),
-            kept.view_mut(),
-            parts.view_mut(),
-            on_device.stride,
-            window as u32,
-            precision,
-        );
-        lab.run(attention_backward_shape(self.n_rows, window, n_threads), launch)?;
+        let (rows, operands, flat, positions) = (rows.view(), operands.view(), parameters.view(), positions.view());
+        let (d, result) = (doutput.view(), parts.view_mut());
+        let (shape, launch) = match way {
+            Way::Plain(n_threads) => (
+                attention_backward_shape(self.n_rows, window, n_threads),
+                attention_backward::launch(
+                    rows,
+                    operands,
+                    flat,
+                    positions,
+                    d,
+                    kept.view_mut(),
+                    result,
+                    stride,
+                    window as u32,
+                    precision,
+                ),
+            ),
+            Way::Tensor => (
+                attention_backward_tensor_shape(self.n_rows),
+                attention_backward_tensor::launch(rows, operands, flat, positions, d, result, stride, window as u32),
+            ),
+        };
+        lab.run(shape, launch)?;
         lab.run(attention_gradient_shape(window), attention_gradient::launch(parts.view(), gradient.view_mut()))?;
         Ok(gradient.read()?)
     }

@@ -1,7 +1,7 @@
 //! Approximate mathematics: one instruction of the GPU's special function unit each.
 //!
 //! The bounds are the PTX ISA's. On the CPU target each function is the precise one, so the two targets differ by no more
-//! than these bounds. All flush nothing: subnormal arguments and results are kept unless a bound says otherwise.
+//! than these bounds. Subnormal arguments and results are kept unless a bound says otherwise.
 
 #[cfg(target_os = "cuda")]
 use core::arch::asm;
@@ -31,6 +31,11 @@ macro_rules! approximations {
 approximations! {
     /// 2^x, relative error at most 2^-22.5.
     exp2: f32 in reg32, "ex2.approx.f32", |x| f32::exp2(x);
+    /// 2^x as [`exp2`], but a subnormal argument or result becomes 0: one instruction instead of four.
+    exp2_flushed: f32 in reg32, "ex2.approx.ftz.f32", |x| {
+        let power = f32::exp2(x);
+        if power < f32::MIN_POSITIVE { 0.0 } else { power }
+    };
     /// log2 x, absolute error at most 2^-22 for x in (0.5, 2), else relative 2^-22.
     log2: f32 in reg32, "lg2.approx.f32", |x| f32::log2(x);
     /// 1 / sqrt(x), relative error at most 2^-22.9.

@@ -15,7 +15,7 @@ const UNIT: usize = 8;
 
 /// Where a thread's lane stands in its warp's fragments.
 #[derive(Clone, Copy)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     pub warp: usize,
     pub lane: usize,
 }
@@ -41,9 +41,20 @@ impl Lane {
     }
 }
 
+/// Writes `$body` out for each number, as a constant: what a loop's variable indexes would lie in local memory.
+macro_rules! each {
+    ($name:ident in [$($number:literal)*] $body:block) => {
+        $({
+            const $name: usize = $number;
+            $body
+        })*
+    };
+}
+pub(crate) use each;
+
 /// A matrix of bf16 in shared memory.
 #[derive(Clone, Copy)]
-pub(super) struct Stored {
+pub(crate) struct Stored {
     words: SharedSlice<u16>,
     /// The same memory, two elements each.
     pairs: SharedSlice<u32>,
@@ -96,6 +107,22 @@ impl Stored {
     #[inline(always)]
     pub fn set(&self, row: usize, column: usize, value: f32) {
         self.words.set(row * self.stride + column, pack_bf16x2(value, 0.0) as u16);
+    }
+
+    /// Stores an element that is rounded already.
+    #[inline(always)]
+    pub fn set_word(&self, row: usize, column: usize, word: u16) {
+        self.words.set(row * self.stride + column, word);
+    }
+
+    /// Stores A, 16 x 16, as rows 0 to 15 from column `first` on.
+    #[inline(always)]
+    pub fn put(&self, at: Lane, first: usize, a: [u32; 4]) {
+        let pair = |row: usize, column: usize| (row * self.stride + first + at.column() + column) / 2;
+        self.pairs.set(pair(at.row(), 0), a[0]);
+        self.pairs.set(pair(at.row() + 8, 0), a[1]);
+        self.pairs.set(pair(at.row(), 8), a[2]);
+        self.pairs.set(pair(at.row() + 8, 8), a[3]);
     }
 
     #[inline(always)]
@@ -156,19 +183,36 @@ impl Stored {
 
 /// sum + A B.
 #[inline(always)]
-pub(super) fn multiply(a: [u32; 4], b: [u32; 2], sum: &mut [f32; 4]) {
+pub(crate) fn multiply(a: [u32; 4], b: [u32; 2], sum: &mut [f32; 4]) {
     // SAFETY: the whole warp calls, as this module demands.
     *sum = unsafe { mma::m16n8k16_bf16(a, b, *sum) };
 }
 
 /// B, 16 x 8, of weights `[n, width]` in global memory: column j is row `first + j`, from column `k` on; zeros outside.
 #[inline(always)]
-pub(super) fn weights(w: &GlobalSlice<u16>, at: Lane, first: usize, k: usize, width: usize) -> [u32; 2] {
+pub(crate) fn weights(w: &GlobalSlice<u16>, at: Lane, first: usize, k: usize, width: usize) -> [u32; 2] {
     let pair = |column: usize| {
         let index = (first + at.row()) * width + column;
         if column < width && index < w.len() { w.get(index) as u32 | (w.get(index + 1) as u32) << 16 } else { 0 }
     };
     [pair(k + at.column()), pair(k + at.column() + 8)]
+}
+
+/// Two accumulators side by side, 16 x 16, as A.
+#[inline(always)]
+pub(crate) fn a_of([low, high]: &[[f32; 4]; 2]) -> [u32; 4] {
+    [
+        pack_bf16x2(low[0], low[1]),
+        pack_bf16x2(low[2], low[3]),
+        pack_bf16x2(high[0], high[1]),
+        pack_bf16x2(high[2], high[3]),
+    ]
+}
+
+/// The transpose of A as B, two of 16 x 8: row j of A is column j of B.
+#[inline(always)]
+pub(crate) fn b_of([a, b, c, d]: [u32; 4]) -> [[u32; 2]; 2] {
+    [[a, c], [b, d]]
 }
 
 #[inline(always)]
