@@ -65,7 +65,15 @@ impl Timer {
 ///
 /// # Panics
 /// If there is none.
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(values: Vec<f64>) -> f64 {
+    percentile(values, 0.5)
+}
+
+/// The first value in order that has a share `p`, in \[0, 1), of all of them before it.
+///
+/// # Panics
+/// If there is none.
+pub fn percentile(mut values: Vec<f64>, p: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    values[(values.len() as f64 * p) as usize]
 }

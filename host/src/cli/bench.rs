@@ -1,6 +1,6 @@
 //! `bench`: what a training step costs, as a whole, by child graph and by kernel.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cuda_std::launch::Work;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::output::{self, Json};
 use super::train::Setup;
 use super::{Error, Global};
-use crate::bench::timer::median;
+use crate::bench::timer::{median, percentile};
 use crate::bench::{Rates, Timer};
 use crate::graph::shape_text;
 use crate::market::walk_forward::walk_forward;
@@ -20,8 +20,11 @@ use crate::train::bookkeeping::Bookkeeping;
 use crate::train::skips::Skips;
 use crate::train::{TrainError, Trainer};
 
-/// Steps that are timed as a whole.
+/// Steps that are launched before the device is waited for, as in an epoch, and how often at most that is done.
 const N_STEPS: usize = 200;
+const N_ROUNDS: usize = 10;
+/// No round is begun behind so much time.
+const ENOUGH: Duration = Duration::from_secs(3);
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
@@ -52,6 +55,8 @@ struct Measured {
     gap: f64,
     /// The host's part of a step: the launch, a look at the readback, the bookkeeping. On the CPU the launch is the step.
     host_us: f64,
+    /// What 99 of 100 steps do not exceed of it.
+    host_p99_us: f64,
     /// The parts of it.
     host: HostParts,
     /// The children.
@@ -110,12 +115,13 @@ impl Arguments {
         trainer.begin_fold(&folds[0])?;
         trainer.warm_up()?;
         let rates = Rates::measure(trainer.runner(), plan.config.precision)?;
-        let (step_us, host_us, host) = whole_step(&mut trainer)?;
+        let (step_us, [host_us, host_p99_us], host) = whole_step(&mut trainer)?;
         let works = trainer.children().into_iter().flat_map(|(_, launches)| launches);
         let floor_us = works.map(|(_, launch)| rates.floor_us(launch.work())).sum();
         let device = plan.device.info().name;
         let gap = step_us / floor_us;
-        let mut measured = Measured { device, rates, step_us, floor_us, gap, host_us, host, nodes: Vec::new() };
+        let nodes = Vec::new();
+        let mut measured = Measured { device, rates, step_us, floor_us, gap, host_us, host_p99_us, host, nodes };
         let is_shown = |name: &str| self.node.as_ref().is_none_or(|node| node == name);
         let names: Vec<&str> = trainer.children().into_iter().map(|(name, _)| name).collect();
         for name in names.into_iter().filter(|name| is_shown(name)) {
@@ -141,35 +147,40 @@ impl Arguments {
     }
 }
 
-/// Microseconds of a step on the device, of the host's part, and of what that is made of.
-fn whole_step(trainer: &mut Trainer) -> Result<(f64, f64, HostParts), TrainError> {
+/// Microseconds of a step on the device, of the host's part (median, 99th percentile), and of what that is made of.
+fn whole_step(trainer: &mut Trainer) -> Result<(f64, [f64; 2], HostParts), TrainError> {
     for _ in 0..5 {
         trainer.step()?;
     }
     trainer.finish_steps()?;
-    let mut parts: [Vec<f64>; 4] = std::array::from_fn(|_| Vec::with_capacity(N_STEPS));
+    let mut parts: [Vec<f64>; 4] = std::array::from_fn(|_| Vec::with_capacity(N_ROUNDS * N_STEPS));
     // Progress that is not shown reads the clock as one that is shown does between two ticks.
     let mut progress = Progress::start(Total { epochs: 1, resumed_at: 0, folds: 1 }, true);
     let (mut status, mut skips, steps_before) = (Status::default(), Skips::default(), trainer.steps_done());
     let started = Instant::now();
     let (status, progress, skips) = (&mut status, &mut progress, &mut skips);
     let mut bookkeeping = Bookkeeping { status, progress, skips, steps_before, started };
-    let mut steps = trainer.step_loop();
-    for _ in 0..N_STEPS {
-        let begun = Instant::now();
-        steps.launch()?;
-        let launched = Instant::now();
-        let published = steps.published();
-        let read = Instant::now();
-        let _ = std::hint::black_box(published.map(|published| bookkeeping.see(&published)));
-        let kept = Instant::now();
-        let times = [launched - begun, read - launched, kept - read, kept - begun];
-        parts.iter_mut().zip(times).for_each(|(part, time)| part.push(time.as_secs_f64() * 1e6));
+    let mut n_rounds = 0;
+    while n_rounds < N_ROUNDS && started.elapsed() < ENOUGH {
+        let mut steps = trainer.step_loop();
+        for _ in 0..N_STEPS {
+            let begun = Instant::now();
+            steps.launch()?;
+            let launched = Instant::now();
+            let published = steps.published();
+            let read = Instant::now();
+            let _ = std::hint::black_box(published.map(|published| bookkeeping.see(&published)));
+            let kept = Instant::now();
+            let times = [launched - begun, read - launched, kept - read, kept - begun];
+            parts.iter_mut().zip(times).for_each(|(part, time)| part.push(time.as_secs_f64() * 1e6));
+        }
+        trainer.finish_steps()?;
+        n_rounds += 1;
     }
-    trainer.finish_steps()?;
-    let step_us = started.elapsed().as_secs_f64() * 1e6 / N_STEPS as f64;
+    let step_us = started.elapsed().as_secs_f64() * 1e6 / (n_rounds * N_STEPS) as f64;
+    let p99 = percentile(parts[3].clone(), 0.99);
     let [launch_us, readback_us, bookkeeping_us, host_us] = parts.map(median);
-    Ok((step_us, host_us, HostParts { launch_us, readback_us, bookkeeping_us }))
+    Ok((step_us, [host_us, p99], HostParts { launch_us, readback_us, bookkeeping_us }))
 }
 
 /// A child as a graph of its own, and its kernels by themselves. The step's counters are put back behind each, so that what is due
@@ -210,10 +221,10 @@ fn kernel(runner: Runner<'_>, step: &Step, rates: &Rates) -> Result<Kernel, Trai
 }
 
 fn text(measured: &Measured) -> String {
-    let Measured { device, rates, step_us, floor_us, gap, host_us, host, nodes } = measured;
+    let Measured { device, rates, step_us, floor_us, gap, host_us, host_p99_us, host, nodes } = measured;
     let mut text = format!(
         "{device}: {step_us:.1} us a step ({:.0} steps a second), floor {floor_us:.1} us, gap {gap:.2}\n\
-         host: {host_us:.2} us a step: launch {:.2}, readback {:.2}, bookkeeping {:.2}\n\
+         host: {host_us:.2} us a step (99th percentile {host_p99_us:.2}): launch {:.2}, readback {:.2}, bookkeeping {:.2}\n\
          floors: bytes at {:.1} GB/s, products at {:.3} TFLOP/s, as a large copy and a large product reach them here\n",
         1e6 / step_us,
         host.launch_us,
