@@ -49,7 +49,7 @@ pub fn attention_forward_tensor(
         let from = operands(&x);
         bars::attend(&w, &from, &mut x, |_, _| ());
         let mut x = bars::norm(&w, &x);
-        channels.attend(&w, &mut x);
+        channels.attend(&w, &mut x, |_, _| ());
         mean_of_norm(&w, &x, |channel, means| output.store(row * WIDTH + channel, means));
     }
 }
