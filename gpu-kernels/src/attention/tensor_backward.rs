@@ -77,7 +77,7 @@ fn row_backward(
     let from = operands(&x);
     bars::attend(w, &from, &mut x, |_, _| ());
     let mut x = bars::norm(w, &x);
-    left.channels.forward.attend(w, &mut x);
+    left.channels.forward.attend(w, &mut x, |query, shift| left.channels.shifts.set(query, shift));
     let d = left.channels.run(w, x, doutput, first_of_doutput, &left.channels_gradient);
     // The attention over channels has been read where that over bars comes.
     lanes::sync();

@@ -23,9 +23,10 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// X + MHA(X) over channels, bars below bars, in place of X; zeros from bar T on.
+    /// X + MHA(X) over channels, bars below bars, in place of X; zeros from bar T on. `put_shift` gets a query of `[heads, 64]` and the
+    /// shift of its weights.
     #[inline(always)]
-    pub fn attend(&self, w: &TensorWeights<'_>, x: &mut Wide) {
+    pub fn attend(&self, w: &TensorWeights<'_>, x: &mut Wide, put_shift: impl Fn(usize, f32)) {
         let at = Lane::new();
         // What lay here before has been read.
         lanes::sync();
@@ -42,7 +43,11 @@ impl Channels {
             let mut mixed = [[0.0f32; 4]; 2];
             for head in 0..N_HEADS {
                 let mut weights = compare(columns_of_head(q, head, at), &self.k, at);
-                softmax(&mut weights, factor, WIDTH, at);
+                let [upper, lower] = softmax(&mut weights, factor, WIDTH, at);
+                if at.column() == 0 {
+                    put_shift(head * WIDTH + query + at.row(), upper);
+                    put_shift(head * WIDTH + query + at.row() + 8, lower);
+                }
                 let weights = operands(&weights);
                 let mut sums = [0.0f32; 4];
                 each!(S in [0 1 2 3] {

@@ -6,7 +6,7 @@ use super::forward::scale;
 use super::tensor_channels::{
     Channels, add_of_head, columns_of_head, compare, first_slot, gains, put_across, rows_of_head,
 };
-use super::tensor_row::{Wide, inverse_rms, operands, over_column, over_row, put, softmax, softmax_backward};
+use super::tensor_row::{Wide, inverse_rms, operands, over_column, over_row, put, softmax_again, softmax_backward};
 use super::tensor_weights::TensorWeights;
 use super::{N_HEADS, TENSOR_BARS, WIDTH};
 use crate::fragments::{Lane, Stored, a_of, each, multiply};
@@ -23,6 +23,8 @@ pub(super) struct ChannelsBack {
     /// P, and dS or before it the gradient by X + MHA(X), of 16 queries of a head. P may be `forward.mixed`.
     pub weights: Stored,
     pub dscores: Stored,
+    /// Shifts of the weights, by the forward pass, `[heads, 64]`.
+    pub shifts: SharedSlice<f32>,
 }
 
 /// Where the gradients of a row go, in shared memory.
@@ -97,7 +99,8 @@ impl ChannelsBack {
                 let at = Lane::new();
                 let of_head = |from: &Stored| columns_of_head(from.a_across(at, |slot| slot, query), head, at);
                 let mut weights = compare(of_head(q), k, at);
-                softmax(&mut weights, scale * core::f32::consts::LOG2_E, WIDTH, at);
+                let shift = |below: usize| self.shifts.get(head * WIDTH + query + at.row() + below);
+                softmax_again(&mut weights, scale * core::f32::consts::LOG2_E, [shift(0), shift(8)]);
                 let mut dscores = compare(of_head(&self.dmixed), v, at);
                 softmax_backward(&weights, &mut dscores);
                 let (weights, dscores) = (operands(&weights), operands(&dscores));

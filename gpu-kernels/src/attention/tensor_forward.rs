@@ -24,8 +24,8 @@ pub const fn attention_forward_tensor_shape(n_rows: usize) -> LaunchShape {
         .with_shared(TensorWeights::BYTES + N_WARPS as u32 * N_STORED * ROW_BYTES)
 }
 
-/// [`attention_forward()`](super::attention_forward()) of bf16 operands on the tensor cores, for windows of at most [`TENSOR_BARS`] bars; it
-/// differs by the order of the products' sums.
+/// [`attention_forward()`](super::attention_forward()) of bf16 operands on the tensor cores, for windows of at most [`TENSOR_BARS`]
+/// bars; it differs by the order of the products' sums.
 ///
 /// Shapes: as there. Launch: [`attention_forward_tensor_shape`].
 #[kernel(cooperative, conditional, max_threads = 512, min_blocks = 1)]
@@ -49,7 +49,7 @@ pub fn attention_forward_tensor(
         let from = operands(&x);
         bars::attend(&w, &from, &mut x, |_, _| ());
         let mut x = bars::norm(&w, &x);
-        channels.attend(&w, &mut x);
+        channels.attend(&w, &mut x, |_, _| ());
         mean_of_norm(&w, &x, |channel, means| output.store(row * WIDTH + channel, means));
     }
 }

@@ -8,7 +8,7 @@ use super::tensor_channels::Channels;
 use super::tensor_channels_backward::{ChannelsBack, ChannelsGradient, SQUARE};
 use super::tensor_forward::ROW_BYTES;
 use super::tensor_weights::{TensorWeights, column_of};
-use super::{N_FEATURES, TENSOR_BARS, WIDTH};
+use super::{N_FEATURES, N_HEADS, TENSOR_BARS, WIDTH};
 use crate::fragments::{Lane, Stored, each, multiply};
 use crate::tile::{Taker, Team};
 
@@ -25,6 +25,8 @@ const GAIN: usize = 4 * SQUARE;
 const BARS_GAIN: usize = GAIN + TENSOR_BARS;
 const BIAS: usize = BARS_GAIN + WIDTH;
 const N_SUMS: usize = BIAS + WIDTH;
+/// Shifts of the weights over channels.
+const N_SHIFTS: usize = N_HEADS * WIDTH;
 
 /// Shared memory of a warp.
 pub(super) struct Left {
@@ -38,7 +40,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    const BYTES: u32 = STORED_BYTES + 4 * N_SUMS as u32;
+    const BYTES: u32 = STORED_BYTES + 4 * (N_SUMS + N_SHIFTS) as u32;
     /// Bytes of shared memory of all warps, behind the weights.
     pub const END: u32 = TensorWeights::BYTES + N_WARPS as u32 * Self::BYTES;
 
@@ -48,12 +50,13 @@ impl Left {
         let [a, b, c, d, e, f, g] = core::array::from_fn(|_| Stored::take(&mut taker, TENSOR_BARS, WIDTH));
         let features = Stored::take(&mut taker, TENSOR_BARS, FEATURES);
         let sums: SharedSlice<f32> = taker.take(N_SUMS);
+        let shifts = taker.take(N_SHIFTS);
         let forward = Channels { x: a, q: b, k: c, v: d, mixed: f };
         Self {
             bars: BarsLeft { dq: a, dk: b, dv: c, dresidual: d, x: e, mixed: f, dx: g },
             features,
             sums,
-            channels: ChannelsBack { forward, dmixed: e, weights: f, dscores: g },
+            channels: ChannelsBack { forward, dmixed: e, weights: f, dscores: g, shifts },
             channels_gradient: ChannelsGradient { weights: sums.sub(0..GAIN), gain: sums.sub(GAIN..BARS_GAIN) },
         }
     }

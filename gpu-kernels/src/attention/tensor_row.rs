@@ -76,16 +76,16 @@ pub(super) fn embed(w: &TensorWeights<'_>, features: &Features, at: Lane) -> Wid
     x
 }
 
-/// Replaces S by P = softmax(S) of scores in units of ln 2 / `factor`, over `n_keys` columns; those behind become 0.
+/// Replaces S by P = softmax(S) of scores in units of ln 2 / `factor`, over `n_keys` columns; those behind become 0. Returns the shifts c
+/// of the lane's two rows with which P = 2^(factor S + c).
 #[inline(always)]
-pub(super) fn softmax<const N: usize>(scores: &mut [[f32; 4]; N], factor: f32, n_keys: usize, at: Lane) {
-    softmax_of::<N, 0>(scores, factor, n_keys, at);
-    softmax_of::<N, 2>(scores, factor, n_keys, at);
+pub(super) fn softmax<const N: usize>(scores: &mut [[f32; 4]; N], factor: f32, n_keys: usize, at: Lane) -> [f32; 2] {
+    [softmax_of::<N, 0>(scores, factor, n_keys, at), softmax_of::<N, 2>(scores, factor, n_keys, at)]
 }
 
 /// Of the rows whose elements are I and I + 1 of an accumulator.
 #[inline(always)]
-fn softmax_of<const N: usize, const I: usize>(scores: &mut [[f32; 4]; N], factor: f32, n_keys: usize, at: Lane) {
+fn softmax_of<const N: usize, const I: usize>(scores: &mut [[f32; 4]; N], factor: f32, n_keys: usize, at: Lane) -> f32 {
     let mut most = f32::NEG_INFINITY;
     for (j, scores) in scores.iter_mut().enumerate() {
         let key = 8 * j + at.column();
@@ -107,6 +107,20 @@ fn softmax_of<const N: usize, const I: usize>(scores: &mut [[f32; 4]; N], factor
         scores[I] *= over_sum;
         scores[I + 1] *= over_sum;
     }
+    shift + fast::log2(over_sum)
+}
+
+/// P by the shifts that [`softmax`] returned. Off by 2^-20 of itself more than there: the logarithm of a sum of at most 64 is off by 6
+/// 2^-22.
+#[inline(always)]
+pub(super) fn softmax_again<const N: usize>(scores: &mut [[f32; 4]; N], factor: f32, shifts: [f32; 2]) {
+    let weight = |score: f32, shift: f32| fast::exp2_flushed(GpuFloat::mul_add(score, factor, shift));
+    for scores in scores.iter_mut() {
+        scores[0] = weight(scores[0], shifts[0]);
+        scores[1] = weight(scores[1], shifts[0]);
+        scores[2] = weight(scores[2], shifts[1]);
+        scores[3] = weight(scores[3], shifts[1]);
+    }
 }
 
 /// dS = P (dP - sum over keys of P dP), in place of dP.
@@ -118,11 +132,12 @@ pub(super) fn softmax_backward<const N: usize>(weights: &[[f32; 4]; N], dweights
 
 #[inline(always)]
 fn softmax_backward_of<const N: usize, const I: usize>(weights: &[[f32; 4]; N], dweights: &mut [[f32; 4]; N]) {
-    let mut inner = 0.0;
+    let (mut even, mut odd) = (0.0f32, 0.0f32);
     for (p, dp) in weights.iter().zip(dweights.iter()) {
-        inner += p[I] * dp[I] + p[I + 1] * dp[I + 1];
+        even += p[I] * dp[I];
+        odd += p[I + 1] * dp[I + 1];
     }
-    let inner = over_row(inner);
+    let inner = over_row(even + odd);
     for (p, dp) in weights.iter().zip(dweights.iter_mut()) {
         dp[I] = p[I] * (dp[I] - inner);
         dp[I + 1] = p[I + 1] * (dp[I + 1] - inner);
