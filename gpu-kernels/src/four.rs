@@ -3,11 +3,9 @@
 //! The compiler joins scalars to vectors only at its highest level of optimisation and not across checked accesses; this type
 //! says so. A product and a sum are rounded each on the CPU and fused on a GPU, as everywhere in the kernels.
 
-use core::ops::{Add, Mul, Sub};
+use core::ops::{Add, Mul, Neg, Sub};
 
 use shared_types::Precision;
-
-use crate::math;
 
 #[cfg(not(target_arch = "x86_64"))]
 use self::plain as unit;
@@ -34,10 +32,30 @@ impl Four {
         Self(unit::widened(bits))
     }
 
+    /// Of four f32 in halves, the lower first.
+    #[inline(always)]
+    pub fn joined(words: [u16; 8]) -> Self {
+        Self(unit::joined(words))
+    }
+
     /// The same value four times.
     #[inline(always)]
     pub fn splat(value: f32) -> Self {
         Self::new([value; 4])
+    }
+
+    /// As the processor's vector.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn vector(self) -> core::arch::x86_64::__m128 {
+        self.0
+    }
+
+    /// Of the processor's vector.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn of_vector(vector: core::arch::x86_64::__m128) -> Self {
+        Self(vector)
     }
 
     /// As an array.
@@ -73,19 +91,22 @@ impl Four {
         Self(unit::max(self.0, other.0))
     }
 
-    /// e^x for x <= 0, as [`math::exp_nonpositive`]: the same arithmetic, and the same bits where products and sums are not fused.
+    /// 2 to the whole number in the lowest bits.
     #[inline(always)]
-    pub fn exp_nonpositive(self) -> Self {
-        let shifted = self * Self::splat(core::f32::consts::LOG2_E) + Self::splat(math::WHOLE);
-        let n = shifted - Self::splat(math::WHOLE);
-        let r = (self - n * Self::splat(math::LN_2_HIGH)) - n * Self::splat(math::LN_2_LOW);
-        let mut series = Self::splat(math::EXP_SERIES[0]);
-        for coefficient in &math::EXP_SERIES[1..] {
-            series = Self::splat(*coefficient) + r * series;
-        }
-        let series = Self::splat(1.0) + (r + r * r * series);
-        // Under -87 the power is none.
-        Self(unit::zero_below(self.0, -87.0, (series * Self(unit::power_of_two(shifted.0))).0))
+    pub fn power_of_two(self) -> Self {
+        Self(unit::power_of_two(self.0))
+    }
+
+    /// self, or 0 where x < `least`; so for a NaN.
+    #[inline(always)]
+    pub fn zero_below(self, x: Self, least: f32) -> Self {
+        Self(unit::zero_below(x.0, least, self.0))
+    }
+
+    /// 1 / x.
+    #[inline(always)]
+    pub fn rcp(self) -> Self {
+        Self(unit::rcp(self.0))
     }
 
     /// (l0 + l1) + (l2 + l3).
@@ -123,6 +144,15 @@ impl Mul for Four {
     }
 }
 
+impl Neg for Four {
+    type Output = Self;
+
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self(unit::neg(self.0))
+    }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 mod plain {
     use cuda_std::fast::{pack_bf16x2, unpack_bf16x2};
@@ -138,6 +168,12 @@ mod plain {
     #[inline(always)]
     pub fn widened(bits: [u16; 4]) -> Vector {
         bits.map(|bits| f32::from_bits((bits as u32) << 16))
+    }
+
+    #[inline(always)]
+    pub fn joined([a, b, c, d, e, f, g, h]: [u16; 8]) -> Vector {
+        let joined = |low: u16, high: u16| f32::from_bits(low as u32 | (high as u32) << 16);
+        [joined(a, b), joined(c, d), joined(e, f), joined(g, h)]
     }
 
     #[inline(always)]
@@ -166,6 +202,11 @@ mod plain {
     }
 
     #[inline(always)]
+    pub fn neg(vector: Vector) -> Vector {
+        vector.map(|lane| -lane)
+    }
+
+    #[inline(always)]
     pub fn max(a: Vector, b: Vector) -> Vector {
         core::array::from_fn(|lane| if a[lane] > b[lane] { a[lane] } else { b[lane] })
     }
@@ -180,6 +221,11 @@ mod plain {
     #[inline(always)]
     pub fn zero_below(x: Vector, least: f32, value: Vector) -> Vector {
         core::array::from_fn(|lane| if x[lane] < least { 0.0 } else { value[lane] })
+    }
+
+    #[inline(always)]
+    pub fn rcp(vector: Vector) -> Vector {
+        vector.map(|lane| 1.0 / lane)
     }
 
     #[inline(always)]
@@ -198,9 +244,9 @@ mod plain {
 mod sse {
     use core::arch::x86_64::{
         __m128, _mm_add_epi32, _mm_add_ps, _mm_and_ps, _mm_and_si128, _mm_andnot_ps, _mm_castps_si128,
-        _mm_castsi128_ps, _mm_cmplt_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_max_ps, _mm_mul_ps, _mm_or_ps,
-        _mm_set1_epi32, _mm_set1_ps, _mm_setzero_si128, _mm_shuffle_ps, _mm_slli_epi32, _mm_srli_epi32, _mm_sub_ps,
-        _mm_unpacklo_epi16,
+        _mm_castsi128_ps, _mm_cmplt_ps, _mm_cmpunord_ps, _mm_cvtsi64_si128, _mm_div_ps, _mm_max_ps, _mm_mul_ps,
+        _mm_or_ps, _mm_set1_epi32, _mm_set1_ps, _mm_setzero_si128, _mm_shuffle_ps, _mm_slli_epi32, _mm_srli_epi32,
+        _mm_sub_ps, _mm_unpacklo_epi16, _mm_xor_ps,
     };
 
     pub type Vector = __m128;
@@ -220,6 +266,12 @@ mod sse {
             let bits = _mm_cvtsi64_si128(core::mem::transmute::<[u16; 4], i64>(bits));
             _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), bits))
         }
+    }
+
+    #[inline(always)]
+    pub fn joined(words: [u16; 8]) -> Vector {
+        // SAFETY: the same 16 bytes, the lower half of an f32 first.
+        unsafe { core::mem::transmute(words) }
     }
 
     #[inline(always)]
@@ -260,6 +312,12 @@ mod sse {
     }
 
     #[inline(always)]
+    pub fn neg(vector: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_xor_ps(vector, _mm_set1_ps(-0.0)) }
+    }
+
+    #[inline(always)]
     pub fn max(a: Vector, b: Vector) -> Vector {
         // SAFETY: every x86-64 has SSE.
         unsafe { _mm_max_ps(a, b) }
@@ -280,6 +338,12 @@ mod sse {
     pub fn zero_below(x: Vector, least: f32, value: Vector) -> Vector {
         // SAFETY: every x86-64 has SSE.
         unsafe { _mm_andnot_ps(_mm_cmplt_ps(x, _mm_set1_ps(least)), value) }
+    }
+
+    #[inline(always)]
+    pub fn rcp(vector: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { _mm_div_ps(_mm_set1_ps(1.0), vector) }
     }
 
     /// Half of a bf16's step, less one where it is even, carries into the bits that stay. A NaN is left as it is, since the carry
@@ -309,6 +373,7 @@ mod tests {
     use shared_types::Precision;
 
     use super::Four;
+    use crate::floats::Vector;
     use crate::{math, operand};
 
     #[test]
@@ -320,6 +385,7 @@ mod tests {
         assert_eq!((a * b).lanes(), [10.0, 40.0, 90.0, 160.0]);
         assert_eq!(Four::splat(3.0).lanes(), [3.0; 4]);
         assert_eq!(a.sum(), 10.0);
+        assert_eq!(Four::new([1.0, -2.0, 0.5, 4.0]).rcp().lanes(), [1.0, -0.5, 2.0, 0.25]);
         assert_eq!(a.spread::<0>().lanes(), [1.0; 4]);
         assert_eq!(a.spread::<1>().lanes(), [2.0; 4]);
         assert_eq!(a.spread::<2>().lanes(), [3.0; 4]);

@@ -14,6 +14,7 @@ pub mod copy;
 pub mod counters;
 pub mod denoise;
 pub mod explore;
+mod floats;
 pub mod four;
 mod fragments;
 pub mod gate;

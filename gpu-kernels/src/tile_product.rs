@@ -1,32 +1,48 @@
 //! Products of small tiles by multiply-adds: a thread makes a few rows and columns in registers.
 //!
-//! [`dots`], [`blends`] and [`outer_sums`] take any [`Operand`]; [`nt`], [`nn`] and [`tn`] are they with a left operand in shared memory,
-//! f32 and already rounded, and weights in global memory or another such operand on the right.
-//! Sums over k ascend, in [`dots`] in four parts by k mod 4; off by at most k 2^-23 sum |a b|.
+//! Each takes any [`Operand`]s, of which it makes panels, checked once; [`tn`] adds to a matrix in global memory.
+//! Sums over k ascend, in [`dots`] and [`four_dots`] in four parts by k mod 4; off by at most k 2^-23 sum |a b|.
+
+use core::ops::Range;
 
 use cuda_std::prelude::*;
+use cuda_std::view::Panel;
 use shared_types::Precision;
 
+use crate::floats::{Elements, Vector};
 use crate::four::Four;
-use crate::operand;
 
 /// Rows that a thread makes.
 pub(crate) const EACH_ROWS: usize = 4;
-/// Columns that a thread makes in [`nt`] and [`dots`].
+/// Columns that a thread makes in [`dots`].
 pub(crate) const NT_COLUMNS: usize = 2;
-/// Columns that a thread makes in [`nn`] and [`tn`], [`blends`] and [`outer_sums`].
-pub(crate) const WIDE: usize = 8;
+/// Columns that a thread makes in [`four_dots`].
+pub(crate) const FOUR_COLUMNS: usize = 4;
+
+/// Columns that a thread makes in [`blends`] and [`outer_sums`]: two vectors.
+#[inline(always)]
+pub(crate) const fn wide<V: Vector>() -> usize {
+    2 * V::N
+}
 
 /// A matrix that a product takes. A trait and no closures, whose calls would not all be inlined.
 pub(crate) trait Operand {
-    /// Columns `column..column + 4` of a row.
-    fn four(&self, row: usize, column: usize) -> Four;
+    /// Some of its rows and columns.
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>) -> impl Elements;
+}
 
-    /// Columns `column..column + 8` of a row.
-    #[inline(always)]
-    fn wide(&self, row: usize, column: usize) -> [Four; 2] {
-        [self.four(row, column), self.four(row, column + 4)]
-    }
+/// A B^T over K columns of each: rows `row..row + 4` of A, columns `column..column + 4` of the product, rows of B.
+#[inline(always)]
+pub(crate) fn four_dots<V: Vector, const K: usize>(
+    a: &impl Operand,
+    row: usize,
+    b: &impl Operand,
+    column: usize,
+) -> [Four; EACH_ROWS] {
+    let a = a.panel(row..row + EACH_ROWS, 0..K);
+    let b = b.panel(column..column + FOUR_COLUMNS, 0..K);
+    // SAFETY: four rows and K columns of each, of views that are there.
+    unsafe { V::four_dots::<K>(&a, &b) }
 }
 
 /// A B^T over K columns of each: rows `row..row + 4` of A and the two `columns` of the product, rows of B.
@@ -37,15 +53,20 @@ pub(crate) fn dots<const K: usize>(
     b: &impl Operand,
     columns: [usize; NT_COLUMNS],
 ) -> [[f32; NT_COLUMNS]; EACH_ROWS] {
+    let a = a.panel(row..row + EACH_ROWS, 0..K);
+    let b = columns.map(|column| b.panel(column..column + 1, 0..K));
     let (mut first, mut second) = ([Four::ZERO; EACH_ROWS], [Four::ZERO; EACH_ROWS]);
     let mut k = 0;
     while k < K {
         let mut left = [Four::ZERO; EACH_ROWS];
         for (i, left) in left.iter_mut().enumerate() {
-            *left = a.four(row + i, k);
+            // SAFETY: four rows, and four of K columns.
+            *left = unsafe { a.take(i, k) };
         }
-        add_products(&mut first, &left, b.four(columns[0], k));
-        add_products(&mut second, &left, b.four(columns[1], k));
+        // SAFETY: the one row of each, and four of K columns.
+        let [right, next]: [Four; NT_COLUMNS] = unsafe { [b[0].take(0, k), b[1].take(0, k)] };
+        add_products(&mut first, &left, right);
+        add_products(&mut second, &left, next);
         k += 4;
     }
     let mut results = [[0.0; NT_COLUMNS]; EACH_ROWS];
@@ -62,99 +83,104 @@ fn add_products(sums: &mut [Four; EACH_ROWS], left: &[Four; EACH_ROWS], right: F
     }
 }
 
-/// A B over `depth` columns of A, a multiple of 4: rows `row..row + M`, columns `column..column + 8`.
+/// A B over `depth` columns of A, a multiple of 4: rows `row..row + M`, two vectors of columns from `column` on.
 #[inline(always)]
-pub(crate) fn blends<const M: usize>(
+pub(crate) fn blends<V: Vector, const M: usize>(
     a: &impl Operand,
     row: usize,
     b: &impl Operand,
     column: usize,
     depth: usize,
-) -> [[Four; 2]; M] {
-    let mut sums = [[Four::ZERO; 2]; M];
+) -> [[V; 2]; M] {
+    let (a, b) = (a.panel(row..row + M, 0..depth), b.panel(0..depth, column..column + wide::<V>()));
+    let mut sums = [[V::ZERO; 2]; M];
     let mut k = 0;
     while k < depth {
-        let mut left = [Four::ZERO; M];
+        let mut left = [V::ZERO; M];
         for (i, left) in left.iter_mut().enumerate() {
-            *left = a.four(row + i, k);
+            // SAFETY: M rows, and four of `depth` columns, a multiple of 4.
+            *left = V::of_four(unsafe { a.take(i, k) });
         }
-        step::<0, M>(&mut sums, &left, b.wide(k, column));
-        step::<1, M>(&mut sums, &left, b.wide(k + 1, column));
-        step::<2, M>(&mut sums, &left, b.wide(k + 2, column));
-        step::<3, M>(&mut sums, &left, b.wide(k + 3, column));
+        // SAFETY: four of `depth` rows, and all columns.
+        unsafe {
+            step::<V, 0, M>(&mut sums, &left, &b, k);
+            step::<V, 1, M>(&mut sums, &left, &b, k + 1);
+            step::<V, 2, M>(&mut sums, &left, &b, k + 2);
+            step::<V, 3, M>(&mut sums, &left, &b, k + 3);
+        }
         k += 4;
     }
     sums
 }
 
-/// Adds lane L of each of `left` times `right`.
+/// Adds lane L of each of `left` times row `k` of `b`.
+///
+/// # Safety
+/// The row is the panel's, which has two vectors of columns.
 #[inline(always)]
-fn step<const L: usize, const M: usize>(sums: &mut [[Four; 2]; M], left: &[Four; M], right: [Four; 2]) {
+unsafe fn step<V: Vector, const L: usize, const M: usize>(
+    sums: &mut [[V; 2]; M],
+    left: &[V; M],
+    b: &impl Elements,
+    k: usize,
+) {
+    // SAFETY: the caller's promise.
+    let (low, high): (V, V) = unsafe { (b.take(k, 0), b.take(k, V::N)) };
     for i in 0..M {
         let spread = left[i].spread::<L>();
-        sums[i][0] = sums[i][0].add_product(spread, right[0]);
-        sums[i][1] = sums[i][1].add_product(spread, right[1]);
+        sums[i][0] = sums[i][0].add_product(spread, low);
+        sums[i][1] = sums[i][1].add_product(spread, high);
     }
 }
 
-/// A^T B over `depth` rows of each: rows `row..row + 4`, columns `column..column + 8`.
+/// A^T B over `depth` rows of each: rows `row..row + 4`, two vectors of columns from `column` on.
 #[inline(always)]
-pub(crate) fn outer_sums(
+pub(crate) fn outer_sums<V: Vector>(
     a: &impl Operand,
     row: usize,
     b: &impl Operand,
     column: usize,
     depth: usize,
-) -> [[Four; 2]; EACH_ROWS] {
-    let mut sums = [[Four::ZERO; 2]; EACH_ROWS];
+) -> [[V; 2]; EACH_ROWS] {
+    let (a, b) = (a.panel(0..depth, row..row + EACH_ROWS), b.panel(0..depth, column..column + wide::<V>()));
+    let mut sums = [[V::ZERO; 2]; EACH_ROWS];
     for k in 0..depth {
-        let (left, right) = (a.four(k, row), b.wide(k, column));
+        // SAFETY: one of `depth` rows of each, and all columns: four, and two vectors.
+        let (left, low, high): (V, V, V) = unsafe { (V::of_four(a.take(k, 0)), b.take(k, 0), b.take(k, V::N)) };
         let spread = [left.spread::<0>(), left.spread::<1>(), left.spread::<2>(), left.spread::<3>()];
         for i in 0..EACH_ROWS {
-            sums[i][0] = sums[i][0].add_product(spread[i], right[0]);
-            sums[i][1] = sums[i][1].add_product(spread[i], right[1]);
+            sums[i][0] = sums[i][0].add_product(spread[i], low);
+            sums[i][1] = sums[i][1].add_product(spread[i], high);
         }
     }
     sums
 }
 
-/// sum_k a_i\[k\] W\[column + j, k\] of rows `a` of K elements and W `[n, K]`.
-#[inline(always)]
-pub(crate) fn nt<const K: usize>(
-    a: [SharedSlice<f32>; EACH_ROWS],
-    w: &GlobalSlice<u16>,
-    column: usize,
-    precision: Precision,
-) -> [[f32; NT_COLUMNS]; EACH_ROWS] {
-    dots::<K>(&Separate(a), 0, &Matrix { operands: w, precision, first: 0, width: K }, [column, column + 1])
+/// M rows that lie apart, f32 in shared memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Separate<const M: usize> {
+    pub from: SharedSlice<f32>,
+    /// Where they begin.
+    pub first: [usize; M],
 }
-
-/// sum_k a_i\[k\] W\[first + k, column + j\] over k < `depth`, a multiple of 4, of W `[any, N]`.
-#[inline(always)]
-pub(crate) fn nn<const M: usize, const N: usize>(
-    a: [SharedSlice<f32>; M],
-    w: &GlobalSlice<u16>,
-    first: usize,
-    column: usize,
-    depth: usize,
-    precision: Precision,
-) -> [[f32; WIDE]; M] {
-    let w = Matrix { operands: w, precision, first: first * N, width: N };
-    let sums = blends::<M>(&Separate(a), 0, &w, column, depth);
-    let mut results = [[0.0; WIDE]; M];
-    for (result, [low, high]) in results.iter_mut().zip(&sums) {
-        *result = joined(low.lanes(), high.lanes());
-    }
-    results
-}
-
-/// Rows that lie apart, f32 in shared memory.
-struct Separate<const M: usize>([SharedSlice<f32>; M]);
 
 impl<const M: usize> Operand for Separate<M> {
+    /// Of all M rows.
     #[inline(always)]
-    fn four(&self, row: usize, column: usize) -> Four {
-        Four::new(self.0[row].load(column))
+    fn panel(&self, _: Range<usize>, columns: Range<usize>) -> impl Elements {
+        SeparatePanel(
+            self.first.map(|first| self.from.panel::<4>(first + columns.start, 0, 1, columns.end - columns.start)),
+        )
+    }
+}
+
+struct SeparatePanel<const M: usize>([Panel<f32>; M]);
+
+impl<const M: usize> Elements for SeparatePanel<M> {
+    #[inline(always)]
+    unsafe fn take<V: Vector>(&self, row: usize, column: usize) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::of_panel(&self.0[row], 0, column) }
     }
 }
 
@@ -168,12 +194,27 @@ pub(crate) struct Matrix<'a> {
 
 impl Operand for Matrix<'_> {
     #[inline(always)]
-    fn four(&self, row: usize, column: usize) -> Four {
-        let at = self.first + row * self.width + column;
-        match self.precision {
-            Precision::Bf16 => Four::widened(self.operands.load(at)),
-            Precision::F32 => Four::new(operand::load4(self.operands, at, self.precision)),
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>) -> impl Elements {
+        let words = self.precision.words();
+        let first = words * (self.first + rows.start * self.width + columns.start);
+        let (n_rows, n_words) = (rows.end - rows.start, words * (columns.end - columns.start));
+        OperandPanel {
+            words: self.operands.panel::<4>(first, words * self.width, n_rows, n_words),
+            precision: self.precision,
         }
+    }
+}
+
+struct OperandPanel {
+    words: Panel<u16>,
+    precision: Precision,
+}
+
+impl Elements for OperandPanel {
+    #[inline(always)]
+    unsafe fn take<V: Vector>(&self, row: usize, column: usize) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::of_operands(&self.words, row, column, self.precision) }
     }
 }
 
@@ -190,19 +231,34 @@ impl Rows {
     pub fn new(from: SharedSlice<f32>, stride: usize) -> Self {
         Self { from, first: 0, stride }
     }
-}
 
-impl Operand for Rows {
+    /// Columns `column..column + 4` of a row.
     #[inline(always)]
-    fn four(&self, row: usize, column: usize) -> Four {
+    pub fn four(&self, row: usize, column: usize) -> Four {
         Four::new(self.from.load(self.first + row * self.stride + column))
     }
 }
 
-/// Adds A^T B to a matrix `[m, n]` at the start of `to`: sum_k a\[k, i\] b\[k, j\] over `depth` rows; m a multiple of 4, n of 8.
-/// `share` is the thread's of the m n / 32 pieces.
+impl Operand for Rows {
+    #[inline(always)]
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>) -> impl Elements {
+        let first = self.first + rows.start * self.stride + columns.start;
+        self.from.panel::<4>(first, self.stride, rows.end - rows.start, columns.end - columns.start)
+    }
+}
+
+impl Elements for Panel<f32> {
+    #[inline(always)]
+    unsafe fn take<V: Vector>(&self, row: usize, column: usize) -> V {
+        // SAFETY: the caller's promise.
+        unsafe { V::of_panel(self, row, column) }
+    }
+}
+
+/// Adds A^T B to a matrix `[m, n]` at the start of `to`: sum_k a\[k, i\] b\[k, j\] over `depth` rows; m a multiple of 4, n of
+/// [`wide`]. `share` is the thread's of the pieces of four rows and so many columns.
 #[inline(always)]
-pub(crate) fn tn(
+pub(crate) fn tn<V: Vector>(
     a: Rows,
     b: Rows,
     depth: usize,
@@ -210,20 +266,14 @@ pub(crate) fn tn(
     to: &GlobalSliceMut<f32>,
     share: impl Iterator<Item = usize>,
 ) {
-    let across = n / WIDE;
+    let across = n / wide::<V>();
     for piece in share {
-        let (row, column) = (piece / across * EACH_ROWS, piece % across * WIDE);
-        let sums = outer_sums(&a, row, &b, column, depth);
+        let (row, column) = (piece / across * EACH_ROWS, piece % across * wide::<V>());
+        let sums = outer_sums::<V>(&a, row, &b, column, depth);
         for (i, row_sums) in sums.iter().enumerate() {
             for (j, sum) in row_sums.iter().enumerate() {
-                let at = (row + i) * n + column + 4 * j;
-                to.store(at, (Four::new(to.load(at)) + *sum).lanes());
+                sum.add_to(to, (row + i) * n + column + V::N * j);
             }
         }
     }
-}
-
-#[inline(always)]
-fn joined([a, b, c, d]: [f32; 4], [e, f, g, h]: [f32; 4]) -> [f32; WIDE] {
-    [a, b, c, d, e, f, g, h]
 }

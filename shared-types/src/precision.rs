@@ -15,6 +15,7 @@ pub enum Precision {
 
 impl Precision {
     /// `u16` words of one operand.
+    #[inline]
     pub const fn words(self) -> usize {
         match self {
             Self::Bf16 => 1,

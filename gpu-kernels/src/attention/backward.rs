@@ -6,13 +6,14 @@ use shared_types::Precision;
 use super::axis::{Axis, Place, TILE, each_units};
 use super::bars::Bars;
 use super::channels::Channels;
-use super::forward::{Made, TILE_BYTES, add, attend, embed, norm_bars, scale, take_bars};
+use super::forward::{Inputs, Made, TILE_BYTES, add, attend, embed, norm_bars, scale, take_bars};
 use super::parameters::{Block, EMBED, EMBED_BIAS, Parameters, n_parameters};
 use super::softmax::softmax_backward;
 use super::{N_FEATURES, WIDTH, attention_n_parts};
+use crate::floats::{Vector, with_widest};
 use crate::four::Four;
 use crate::tile::{ROWS, Taker, Team, Tile, tiles};
-use crate::tile_product::{EACH_ROWS, Rows, WIDE, tn};
+use crate::tile_product::{EACH_ROWS, Rows, tn, wide};
 
 /// f32 that a block keeps of the attention over bars while it works on the one over channels: six arrays of a tile.
 pub const KEPT: usize = 6 * TILE;
@@ -42,11 +43,24 @@ pub fn attention_backward(
     precision: Precision,
 ) {
     let p = Parameters { operands: &operands, flat: &parameters, precision };
-    let (team, block, stride) = (Team::new(), thread::block_idx_x() as usize, stride as usize);
-    let n_parameters = n_parameters(window as usize);
+    let (block, n_parameters) = (thread::block_idx_x() as usize, n_parameters(window as usize));
     let part = parts.sub(block * n_parameters..(block + 1) * n_parameters);
     let kept = kept.sub(block * KEPT..(block + 1) * KEPT);
-    for at in team.each(n_parameters / 4) {
+    let inputs = Inputs { rows: &rows, stride: stride as usize, window: window as usize, positions: &positions };
+    with_widest!(backward(&p, &inputs, &doutput, &kept, &part));
+}
+
+#[inline(always)]
+fn backward<V: Vector>(
+    p: &Parameters<'_>,
+    inputs: &Inputs<'_>,
+    doutput: &GlobalSlice<f32>,
+    kept: &GlobalSliceMut<f32>,
+    part: &GlobalSliceMut<f32>,
+) {
+    let Inputs { rows, stride, window, positions } = *inputs;
+    let team = Team::new();
+    for at in team.each(part.len() / 4) {
         part.store(4 * at, [0.0f32; 4]);
     }
     let mut taker = Taker::from(0);
@@ -56,29 +70,39 @@ pub fn attention_backward(
     let (dmean, scales) = (taker.take(ROWS * WIDTH), taker.take(ROWS * WIDTH));
     let made = Made { x, operand, q, k, v, mixed };
     let back = Back { dq, dk, dv, scores, dscores, scales };
-    for tile in tiles(rows.len() / stride, window as usize) {
-        let place = Place { tile, team, precision };
-        take_doutput(&doutput, &dmean, tile, team);
+    for tile in tiles(rows.len() / stride, window) {
+        let place = Place::<V>::new(tile, team, p.precision);
+        take_doutput(doutput, &dmean, tile, team);
         // Its barriers also stand between the zeros above and their sums, and behind the gradient of the means.
-        embed(&p, &rows, &positions, stride, &made, &scores, place);
-        attend::<Bars>(&p, &made, &scores, place);
-        each_kept(&made, place, |array, first, at| kept.store(first + at, array.load::<4>(at)));
+        embed(p, rows, positions, stride, &made, &scores, place);
+        attend::<V, Bars>(p, &made, &scores, place);
+        each_kept(
+            &made,
+            place,
+            #[inline(always)]
+            |array, first, at| kept.store(first + at, array.load::<4>(at)),
+        );
         // The norm overwrites what is copied.
         thread::sync_threads();
-        norm_bars(&p, &made, place);
-        attend::<Channels>(&p, &made, &scores, place);
+        norm_bars(p, &made, place);
+        attend::<V, Channels>(p, &made, &scores, place);
         let window = tile.window;
         let row = |at: usize| at / WIDTH / window;
         let of_mean = |at: usize| Four::new(dmean.load(row(at) * WIDTH + at % WIDTH));
-        attend_backward::<Channels>(&p, &made, &made.x, of_mean, &back, &part, place);
+        attend_backward::<V, Channels>(p, &made, &made.x, of_mean, &back, part, place);
         // X + MHA(X) of the bars goes where the gradient by it will lie as an operand, since x holds the gradient by what follows it.
         let restored = Made { x: back.dq, ..made };
-        each_kept(&restored, place, |array, first, at| array.store(at, kept.load::<4>(first + at)));
+        each_kept(
+            &restored,
+            place,
+            #[inline(always)]
+            |array, first, at| array.store(at, kept.load::<4>(first + at)),
+        );
         // What the attention over bars made is complete.
         thread::sync_threads();
         let of_x = |at: usize| Four::new(made.x.load(at));
-        attend_backward::<Bars>(&p, &made, &restored.x, of_x, &back, &part, place);
-        embed_backward(&rows, stride, &made, &scores, &part, place);
+        attend_backward::<V, Bars>(p, &made, &restored.x, of_x, &back, part, place);
+        embed_backward(rows, stride, &made, &scores, part, place);
         // The next tile overwrites what the sums have read.
         thread::sync_threads();
     }
@@ -100,7 +124,7 @@ struct Back {
 /// Runs over the arrays that are kept, four elements at a time: the array, where it begins among what is kept, and the element. Each by
 /// name, since an array of them would lie in local memory.
 #[inline(always)]
-fn each_kept(made: &Made, place: Place, run: impl Fn(&SharedSlice<f32>, usize, usize)) {
+fn each_kept<V: Vector>(made: &Made, place: Place<V>, run: impl Fn(&SharedSlice<f32>, usize, usize)) {
     for at in place.team.each(place.tile.n_bars() * WIDTH / 4).map(|piece| 4 * piece) {
         run(&made.x, 0, at);
         run(&made.operand, TILE, at);
@@ -124,23 +148,35 @@ fn take_doutput(doutput: &GlobalSlice<f32>, to: &SharedSlice<f32>, tile: Tile, t
 /// From the gradient by an attention's norm to that by its input X, which it leaves in `made.x`; `residual` is X + MHA(X). Adds the
 /// gradients of its tensors to `part`. Ends with a barrier.
 #[inline(always)]
-fn attend_backward<A: Axis>(
+fn attend_backward<V: Vector, A: Axis>(
     p: &Parameters<'_>,
     made: &Made,
     residual: &SharedSlice<f32>,
     dnormed: impl Fn(usize) -> Four,
     back: &Back,
     part: &GlobalSliceMut<f32>,
-    place: Place,
+    place: Place<V>,
 ) {
     let window = place.tile.window;
     let (block, n_tokens) = (A::block(window), A::n_tokens(window));
-    let rounded = |to: SharedSlice<f32>| move |at: usize, d: Four| to.store(at, d.rounded(place.precision).lanes());
+    let rounded = |to: SharedSlice<f32>| {
+        #[inline(always)]
+        move |at: usize, d: Four| to.store(at, d.rounded(place.precision).lanes())
+    };
     let dresidual = back.dq;
-    A::norm_backward(p, residual, dnormed, &back.scales, part, place, |at, d| {
-        made.x.store(at, d.lanes());
-        rounded(dresidual)(at, d);
-    });
+    A::norm_backward(
+        p,
+        residual,
+        dnormed,
+        &back.scales,
+        part,
+        place,
+        #[inline(always)]
+        |at, d| {
+            made.x.store(at, d.lanes());
+            rounded(dresidual)(at, d);
+        },
+    );
     A::add_weight_gradient(&dresidual, &made.mixed, &matrix_of(part, block, 3), place);
     // The sums have read what the gradient by it overwrites.
     thread::sync_threads();
@@ -150,6 +186,7 @@ fn attend_backward<A: Axis>(
     thread::sync_threads();
     let scale = scale(block.width);
     let scaled = |to: SharedSlice<f32>| {
+        #[inline(always)]
         move |at: usize, d: Four| to.store(at, (d * Four::splat(scale)).rounded(place.precision).lanes())
     };
     for units in each_units::<A>(place.tile) {
@@ -164,25 +201,31 @@ fn attend_backward<A: Axis>(
         // The next units overwrite weights and scores.
         thread::sync_threads();
     }
-    project_in_backward::<A>(p, made, 0, &back.dq, part, place);
-    project_in_backward::<A>(p, made, 1, &back.dk, part, place);
-    project_in_backward::<A>(p, made, 2, &back.dv, part, place);
+    project_in_backward::<V, A>(p, made, 0, &back.dq, part, place);
+    project_in_backward::<V, A>(p, made, 1, &back.dk, part, place);
+    project_in_backward::<V, A>(p, made, 2, &back.dv, part, place);
     // The gradient by X is complete.
     thread::sync_threads();
 }
 
 /// Through W_q, W_k or W_v, number `number`: adds d W to the gradient by X, and d^T X to `part`.
 #[inline(always)]
-fn project_in_backward<A: Axis>(
+fn project_in_backward<V: Vector, A: Axis>(
     p: &Parameters<'_>,
     made: &Made,
     number: usize,
     d: &SharedSlice<f32>,
     part: &GlobalSliceMut<f32>,
-    place: Place,
+    place: Place<V>,
 ) {
     let block = A::block(place.tile.window);
-    A::project_back(d, &p.of_block(block, number), place, |at, dx| add(&made.x, at, dx));
+    A::project_back(
+        d,
+        &p.of_block(block, number),
+        place,
+        #[inline(always)]
+        |at, dx| add(&made.x, at, dx),
+    );
     A::add_weight_gradient(d, &made.operand, &matrix_of(part, block, number), place);
 }
 
@@ -195,13 +238,13 @@ fn matrix_of<'a>(part: &'a GlobalSliceMut<f32>, block: Block, number: usize) -> 
 
 /// dW_e = dX^T x and the bias's. Works in `scratch` and over the operands.
 #[inline(always)]
-fn embed_backward(
+fn embed_backward<V: Vector>(
     rows: &GlobalSlice<f32>,
     stride: usize,
     made: &Made,
     scratch: &SharedSlice<f32>,
     part: &GlobalSliceMut<f32>,
-    place: Place,
+    place: Place<V>,
 ) {
     let n_bars = place.tile.n_bars();
     for at in place.team.each(n_bars * WIDTH / 4).map(|piece| 4 * piece) {
@@ -217,7 +260,8 @@ fn embed_backward(
         }
         part.store(EMBED_BIAS + column, sum.lanes());
     }
-    let pieces = place.team.each(WIDTH / EACH_ROWS * (N_FEATURES / WIDE));
+    // Features are no whole number of the widest vectors.
+    let pieces = place.team.each(WIDTH / EACH_ROWS * (N_FEATURES / wide::<Four>()));
     let weight = part.sub(EMBED..EMBED + WIDTH * N_FEATURES);
-    tn(Rows::new(made.operand, WIDTH), Rows::new(*scratch, N_FEATURES), n_bars, N_FEATURES, &weight, pieces);
+    tn::<Four>(Rows::new(made.operand, WIDTH), Rows::new(*scratch, N_FEATURES), n_bars, N_FEATURES, &weight, pieces);
 }

@@ -2,11 +2,12 @@
 
 use cuda_std::prelude::*;
 
-use super::axis::{Axis, Place, Units, four_dots, inverse_rms, put_fours, put_rows};
+use super::axis::{Axis, Place, Units, inverse_rms, put_fours, put_rows};
 use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
+use crate::floats::Vector;
 use crate::four::Four;
-use crate::tile_product::{EACH_ROWS, Matrix, Operand, Rows, WIDE, blends, outer_sums, tn};
+use crate::tile_product::{EACH_ROWS, Matrix, Rows, blends, four_dots, outer_sums, tn, wide};
 
 /// Columns of a head.
 const HEAD: usize = WIDTH / N_HEADS;
@@ -34,7 +35,7 @@ fn scores_of(scores: &SharedSlice<f32>, slot: usize, window: usize) -> Rows {
 impl Bars {
     /// RMSNorm of every bar; `put` may write x.
     #[inline(always)]
-    pub fn norm(p: &Parameters<'_>, x: &SharedSlice<f32>, place: Place, put: impl Fn(usize, Four)) {
+    pub fn norm<V: Vector>(p: &Parameters<'_>, x: &SharedSlice<f32>, place: Place<V>, put: impl Fn(usize, Four)) {
         let (x, gain) = (Rows::new(*x, WIDTH), Block::bars().gain());
         for bar in place.team.each(place.tile.n_bars()) {
             let scale = Four::splat(inverse_rms(squares(&x, bar), WIDTH));
@@ -67,86 +68,107 @@ impl Axis for Bars {
     }
 
     #[inline(always)]
-    fn project(x: &SharedSlice<f32>, w: &Matrix<'_>, place: Place, put: impl Fn(usize, Four)) {
+    fn project<V: Vector>(x: &SharedSlice<f32>, w: &Matrix<'_>, place: Place<V>, put: impl Fn(usize, Four)) {
         const ACROSS: usize = WIDTH / 4;
         for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
             let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
-            let sums = four_dots::<WIDTH>(&Rows::new(*x, WIDTH), bar, w, column);
+            let sums = four_dots::<V, WIDTH>(&Rows::new(*x, WIDTH), bar, w, column);
             put_fours(sums, bar * WIDTH + column, WIDTH, &put);
         }
     }
 
     #[inline(always)]
-    fn project_back(dy: &SharedSlice<f32>, w: &Matrix<'_>, place: Place, put: impl Fn(usize, Four)) {
-        const ACROSS: usize = WIDTH / WIDE;
+    fn project_back<V: Vector>(dy: &SharedSlice<f32>, w: &Matrix<'_>, place: Place<V>, put: impl Fn(usize, Four)) {
+        let across = WIDTH / wide::<V>();
         let dy = Rows::new(*dy, WIDTH);
-        for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
-            let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
-            let sums = blends::<EACH_ROWS>(&dy, bar, w, column, WIDTH);
+        for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * across) {
+            let (bar, column) = (piece / across * EACH_ROWS, piece % across * wide::<V>());
+            let sums = blends::<V, EACH_ROWS>(&dy, bar, w, column, WIDTH);
             put_rows(sums, bar * WIDTH + column, &put);
         }
     }
 
     #[inline(always)]
-    fn add_weight_gradient(dy: &SharedSlice<f32>, x: &SharedSlice<f32>, to: &GlobalSliceMut<f32>, place: Place) {
-        let pieces = place.team.each(WIDTH / EACH_ROWS * (WIDTH / WIDE));
-        tn(Rows::new(*dy, WIDTH), Rows::new(*x, WIDTH), place.tile.n_bars(), WIDTH, to, pieces);
+    fn add_weight_gradient<V: Vector>(
+        dy: &SharedSlice<f32>,
+        x: &SharedSlice<f32>,
+        to: &GlobalSliceMut<f32>,
+        place: Place<V>,
+    ) {
+        let pieces = place.team.each(WIDTH / EACH_ROWS * (WIDTH / wide::<V>()));
+        tn::<V>(Rows::new(*dy, WIDTH), Rows::new(*x, WIDTH), place.tile.n_bars(), WIDTH, to, pieces);
     }
 
     #[inline(always)]
-    fn compare(units: Units, x: &SharedSlice<f32>, y: &SharedSlice<f32>, scores: &SharedSlice<f32>, place: Place) {
+    fn compare<V: Vector>(
+        units: Units,
+        x: &SharedSlice<f32>,
+        y: &SharedSlice<f32>,
+        scores: &SharedSlice<f32>,
+        place: Place<V>,
+    ) {
         let window = place.tile.window;
         let across = window / 4;
         for item in place.team.each(units.n * across * across) {
             let (slot, piece) = (item / (across * across), item % (across * across));
             let (row, column) = (piece / across * 4, piece % across * 4);
             let (x, y) = (of_unit(x, units.first + slot, window), of_unit(y, units.first + slot, window));
-            let sums = four_dots::<HEAD>(&x, row, &y, column);
+            let sums = four_dots::<V, HEAD>(&x, row, &y, column);
             let first = slot * window * window + row * window + column;
-            put_fours(sums, first, window, |at, sum| scores.store(at, sum.lanes()));
+            put_fours(sums, first, window, &|at, sum| scores.store(at, sum.lanes()));
         }
     }
 
     #[inline(always)]
-    fn sum_keys(
+    fn sum_keys<V: Vector>(
         units: Units,
         scores: &SharedSlice<f32>,
         x: &SharedSlice<f32>,
-        place: Place,
+        place: Place<V>,
         put: impl Fn(usize, Four),
     ) {
         let window = place.tile.window;
-        each_piece(units, place, |slot, unit, token, column| {
-            let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
-            let sums = outer_sums(&scores, token, &x, column, window);
-            put_rows(sums, start(unit, window) + token * WIDTH + column, &put);
-        });
+        each_piece(
+            units,
+            place,
+            #[inline(always)]
+            |slot, unit, token, column| {
+                let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
+                let sums = outer_sums::<V>(&scores, token, &x, column, window);
+                put_rows(sums, start(unit, window) + token * WIDTH + column, &put);
+            },
+        );
     }
 
     #[inline(always)]
-    fn sum_queries(
+    fn sum_queries<V: Vector>(
         units: Units,
         scores: &SharedSlice<f32>,
         x: &SharedSlice<f32>,
-        place: Place,
+        place: Place<V>,
         put: impl Fn(usize, Four),
     ) {
         let window = place.tile.window;
-        each_piece(units, place, |slot, unit, token, column| {
-            let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
-            let sums = blends::<EACH_ROWS>(&scores, token, &x, column, window);
-            put_rows(sums, start(unit, window) + token * WIDTH + column, &put);
-        });
+        each_piece(
+            units,
+            place,
+            #[inline(always)]
+            |slot, unit, token, column| {
+                let (scores, x) = (scores_of(scores, slot, window), of_unit(x, unit, window));
+                let sums = blends::<V, EACH_ROWS>(&scores, token, &x, column, window);
+                put_rows(sums, start(unit, window) + token * WIDTH + column, &put);
+            },
+        );
     }
 
     #[inline(always)]
-    fn norm_backward(
+    fn norm_backward<V: Vector>(
         p: &Parameters<'_>,
         x: &SharedSlice<f32>,
         dy: impl Fn(usize) -> Four,
         scale: &SharedSlice<f32>,
         part: &GlobalSliceMut<f32>,
-        place: Place,
+        place: Place<V>,
         put: impl Fn(usize, Four),
     ) {
         let (x, gain, n_bars) = (Rows::new(*x, WIDTH), Block::bars().gain(), place.tile.n_bars());
@@ -183,13 +205,13 @@ impl Axis for Bars {
     }
 }
 
-/// Runs over pieces of four tokens and eight of a head's columns: slot, unit, first token, first column.
+/// Runs over pieces of four tokens and two vectors of a head's columns: slot, unit, first token, first column.
 #[inline(always)]
-fn each_piece(units: Units, place: Place, run: impl Fn(usize, usize, usize, usize)) {
-    const ACROSS: usize = HEAD / WIDE;
-    let of_unit = place.tile.window / EACH_ROWS * ACROSS;
+fn each_piece<V: Vector>(units: Units, place: Place<V>, run: impl Fn(usize, usize, usize, usize)) {
+    let across = HEAD / wide::<V>();
+    let of_unit = place.tile.window / EACH_ROWS * across;
     for item in place.team.each(units.n * of_unit) {
         let (slot, piece) = (item / of_unit, item % of_unit);
-        run(slot, units.first + slot, piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
+        run(slot, units.first + slot, piece / across * EACH_ROWS, piece % across * wide::<V>());
     }
 }

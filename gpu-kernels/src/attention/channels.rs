@@ -1,12 +1,14 @@
 //! The attention over channels: tokens are columns, a head is a quarter of a row's bars.
 
 use cuda_std::prelude::*;
+use cuda_std::view::PanelMut;
 
 use super::axis::{Axis, Place, TILE, Units, inverse_rms, put_rows};
 use super::parameters::{Block, Parameters};
 use super::{N_HEADS, WIDTH};
+use crate::floats::Vector;
 use crate::four::Four;
-use crate::tile_product::{EACH_ROWS, Matrix, NT_COLUMNS, Operand, Rows, WIDE, blends, dots, outer_sums};
+use crate::tile_product::{EACH_ROWS, Matrix, NT_COLUMNS, Rows, blends, dots, outer_sums, wide};
 
 /// Scores `[64, 64]` of a unit; one unit is gone through at a time.
 const _: () = assert!(TILE == WIDTH * WIDTH);
@@ -29,23 +31,32 @@ impl Channels {
     /// The mean over bars of RMSNorm's output, for every channel of every row: `put` gets the row, the first of four channels, and
     /// their means.
     #[inline(always)]
-    pub fn mean_of_norm(p: &Parameters<'_>, x: &SharedSlice<f32>, place: Place, put: impl Fn(usize, usize, Four)) {
+    pub fn mean_of_norm<V: Vector>(
+        p: &Parameters<'_>,
+        x: &SharedSlice<f32>,
+        place: Place<V>,
+        put: impl Fn(usize, usize, Four),
+    ) {
         let window = place.tile.window;
         let gain = Block::channels(window).gain();
-        each_channels(place, |row, channel| {
-            let x = of_row(x, row, window);
-            let mut sum = Four::ZERO;
-            for bar in 0..window {
-                sum = sum.add_product(x.four(bar, channel), Four::splat(p.flat.get(gain + bar)));
-            }
-            put(row, channel, sum * scales(&x, channel, window) * Four::splat(1.0 / window as f32));
-        });
+        each_channels(
+            place,
+            #[inline(always)]
+            |row, channel| {
+                let x = of_row(x, row, window);
+                let mut sum = Four::ZERO;
+                for bar in 0..window {
+                    sum = sum.add_product(x.four(bar, channel), Four::splat(p.flat.get(gain + bar)));
+                }
+                put(row, channel, sum * scales(&x, channel, window) * Four::splat(1.0 / window as f32));
+            },
+        );
     }
 }
 
 /// Runs over four channels of a row at a time.
 #[inline(always)]
-fn each_channels(place: Place, run: impl Fn(usize, usize)) {
+fn each_channels<V: Vector>(place: Place<V>, run: impl Fn(usize, usize)) {
     const ACROSS: usize = WIDTH / 4;
     for piece in place.team.each(place.tile.n_rows * ACROSS) {
         run(piece / ACROSS, piece % ACROSS * 4);
@@ -77,27 +88,40 @@ impl Axis for Channels {
     }
 
     #[inline(always)]
-    fn project(x: &SharedSlice<f32>, w: &Matrix<'_>, place: Place, put: impl Fn(usize, Four)) {
+    fn project<V: Vector>(x: &SharedSlice<f32>, w: &Matrix<'_>, place: Place<V>, put: impl Fn(usize, Four)) {
         let window = place.tile.window;
-        each_piece(place, |row, bar, channel| {
-            let x = of_row(x, row, window);
-            let sums = blends::<EACH_ROWS>(w, bar, &x, channel, window);
-            put_rows(sums, x.first + bar * WIDTH + channel, &put);
-        });
+        each_piece(
+            place,
+            #[inline(always)]
+            |row, bar, channel| {
+                let x = of_row(x, row, window);
+                let sums = blends::<V, EACH_ROWS>(w, bar, &x, channel, window);
+                put_rows(sums, x.first + bar * WIDTH + channel, &put);
+            },
+        );
     }
 
     #[inline(always)]
-    fn project_back(dy: &SharedSlice<f32>, w: &Matrix<'_>, place: Place, put: impl Fn(usize, Four)) {
+    fn project_back<V: Vector>(dy: &SharedSlice<f32>, w: &Matrix<'_>, place: Place<V>, put: impl Fn(usize, Four)) {
         let window = place.tile.window;
-        each_piece(place, |row, bar, channel| {
-            let dy = of_row(dy, row, window);
-            let sums = outer_sums(w, bar, &dy, channel, window);
-            put_rows(sums, dy.first + bar * WIDTH + channel, &put);
-        });
+        each_piece(
+            place,
+            #[inline(always)]
+            |row, bar, channel| {
+                let dy = of_row(dy, row, window);
+                let sums = outer_sums::<V>(w, bar, &dy, channel, window);
+                put_rows(sums, dy.first + bar * WIDTH + channel, &put);
+            },
+        );
     }
 
     #[inline(always)]
-    fn add_weight_gradient(dy: &SharedSlice<f32>, x: &SharedSlice<f32>, to: &GlobalSliceMut<f32>, place: Place) {
+    fn add_weight_gradient<V: Vector>(
+        dy: &SharedSlice<f32>,
+        x: &SharedSlice<f32>,
+        to: &GlobalSliceMut<f32>,
+        place: Place<V>,
+    ) {
         let window = place.tile.window;
         let across = window / NT_COLUMNS;
         for piece in place.team.each(window / EACH_ROWS * across) {
@@ -119,41 +143,53 @@ impl Axis for Channels {
     }
 
     #[inline(always)]
-    fn compare(units: Units, x: &SharedSlice<f32>, y: &SharedSlice<f32>, scores: &SharedSlice<f32>, place: Place) {
-        const ACROSS: usize = WIDTH / WIDE;
-        let window = place.tile.window;
+    fn compare<V: Vector>(
+        units: Units,
+        x: &SharedSlice<f32>,
+        y: &SharedSlice<f32>,
+        scores: &SharedSlice<f32>,
+        place: Place<V>,
+    ) {
+        let (window, across) = (place.tile.window, WIDTH / wide::<V>());
         let (x, y) = (of_unit(x, units.first, window), of_unit(y, units.first, window));
-        for piece in place.team.each(WIDTH / EACH_ROWS * ACROSS) {
-            let (row, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
-            let sums = outer_sums(&x, row, &y, column, window / N_HEADS);
-            put_rows(sums, row * WIDTH + column, |at, sum| scores.store(at, sum.lanes()));
+        for piece in place.team.each(WIDTH / EACH_ROWS * across) {
+            let (row, column) = (piece / across * EACH_ROWS, piece % across * wide::<V>());
+            let [a, b, c, d] = outer_sums::<V>(&x, row, &y, column, window / N_HEADS);
+            let scores = scores.panel_mut::<4>(row * WIDTH + column, WIDTH, EACH_ROWS, wide::<V>());
+            // SAFETY: four rows of two vectors, of the block's shared memory.
+            unsafe {
+                two_to_panel(a, &scores, 0);
+                two_to_panel(b, &scores, 1);
+                two_to_panel(c, &scores, 2);
+                two_to_panel(d, &scores, 3);
+            }
         }
     }
 
     #[inline(always)]
-    fn sum_keys(
+    fn sum_keys<V: Vector>(
         units: Units,
         scores: &SharedSlice<f32>,
         x: &SharedSlice<f32>,
-        place: Place,
+        place: Place<V>,
         put: impl Fn(usize, Four),
     ) {
         let width = place.tile.window / N_HEADS;
         if width.is_multiple_of(4) {
-            sum_keys_of::<4>(units, scores, x, place, put);
+            sum_keys_of::<V, 4>(units, scores, x, place, put);
         } else if width.is_multiple_of(2) {
-            sum_keys_of::<2>(units, scores, x, place, put);
+            sum_keys_of::<V, 2>(units, scores, x, place, put);
         } else {
-            sum_keys_of::<1>(units, scores, x, place, put);
+            sum_keys_of::<V, 1>(units, scores, x, place, put);
         }
     }
 
     #[inline(always)]
-    fn sum_queries(
+    fn sum_queries<V: Vector>(
         units: Units,
         scores: &SharedSlice<f32>,
         x: &SharedSlice<f32>,
-        place: Place,
+        place: Place<V>,
         put: impl Fn(usize, Four),
     ) {
         let width = place.tile.window / N_HEADS;
@@ -172,20 +208,24 @@ impl Axis for Channels {
     }
 
     #[inline(always)]
-    fn norm_backward(
+    fn norm_backward<V: Vector>(
         p: &Parameters<'_>,
         x: &SharedSlice<f32>,
         dy: impl Fn(usize) -> Four,
         scale: &SharedSlice<f32>,
         part: &GlobalSliceMut<f32>,
-        place: Place,
+        place: Place<V>,
         put: impl Fn(usize, Four),
     ) {
         let (window, n_rows) = (place.tile.window, place.tile.n_rows);
         let gain = Block::channels(window).gain();
-        each_channels(place, |row, channel| {
-            scale.store(row * WIDTH + channel, scales(&of_row(x, row, window), channel, window).lanes());
-        });
+        each_channels(
+            place,
+            #[inline(always)]
+            |row, channel| {
+                scale.store(row * WIDTH + channel, scales(&of_row(x, row, window), channel, window).lanes());
+            },
+        );
         // Four channels' scales are made by one thread.
         thread::sync_threads();
         for bar in place.team.each(window) {
@@ -201,51 +241,67 @@ impl Axis for Channels {
         }
         // The gains' sums have read what is overwritten now.
         thread::sync_threads();
-        each_channels(place, |row, channel| {
-            let x = of_row(x, row, window);
-            let scale = Four::new(scale.load(row * WIDTH + channel));
-            let at = |bar: usize| x.first + bar * WIDTH + channel;
-            let scaled = |bar: usize| dy(at(bar)) * Four::splat(p.flat.get(gain + bar));
-            let mut inner = Four::ZERO;
-            for bar in 0..window {
-                inner = inner.add_product(scaled(bar), x.four(bar, channel));
-            }
-            let along = scale * scale * scale * inner * Four::splat(1.0 / window as f32);
-            for bar in 0..window {
-                put(at(bar), scaled(bar) * scale - x.four(bar, channel) * along);
-            }
-        });
+        each_channels(
+            place,
+            #[inline(always)]
+            |row, channel| {
+                let x = of_row(x, row, window);
+                let scale = Four::new(scale.load(row * WIDTH + channel));
+                let at = |bar: usize| x.first + bar * WIDTH + channel;
+                let scaled = |bar: usize| dy(at(bar)) * Four::splat(p.flat.get(gain + bar));
+                let mut inner = Four::ZERO;
+                for bar in 0..window {
+                    inner = inner.add_product(scaled(bar), x.four(bar, channel));
+                }
+                let along = scale * scale * scale * inner * Four::splat(1.0 / window as f32);
+                for bar in 0..window {
+                    put(at(bar), scaled(bar) * scale - x.four(bar, channel) * along);
+                }
+            },
+        );
         // The gradient by the norm's input is complete.
         thread::sync_threads();
     }
 }
 
+/// Stores two vectors as a panel's row.
+///
+/// # Safety
+/// The row is the panel's, whose width they have; the memory of its view is still there.
+#[inline(always)]
+unsafe fn two_to_panel<V: Vector>([low, high]: [V; 2], panel: &PanelMut<f32>, row: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        low.to_panel(panel, row, 0);
+        high.to_panel(panel, row, V::N);
+    }
+}
+
 /// [`Channels::sum_keys`] with M of a head's bars at a time.
 #[inline(always)]
-fn sum_keys_of<const M: usize>(
+fn sum_keys_of<V: Vector, const M: usize>(
     units: Units,
     scores: &SharedSlice<f32>,
     x: &SharedSlice<f32>,
-    place: Place,
+    place: Place<V>,
     put: impl Fn(usize, Four),
 ) {
-    const ACROSS: usize = WIDTH / WIDE;
-    let window = place.tile.window;
+    let (window, across) = (place.tile.window, WIDTH / wide::<V>());
     let (x, scores) = (of_unit(x, units.first, window), Rows::new(*scores, WIDTH));
-    for piece in place.team.each(window / N_HEADS / M * ACROSS) {
-        let (bar, token) = (piece / ACROSS * M, piece % ACROSS * WIDE);
-        let sums = blends::<M>(&x, bar, &scores, token, WIDTH);
+    for piece in place.team.each(window / N_HEADS / M * across) {
+        let (bar, token) = (piece / across * M, piece % across * wide::<V>());
+        let sums = blends::<V, M>(&x, bar, &scores, token, WIDTH);
         put_rows(sums, x.first + bar * WIDTH + token, &put);
     }
 }
 
-/// Runs over pieces of four of a row's bars and eight channels: row, first bar, first channel.
+/// Runs over pieces of four of a row's bars and two vectors of channels: row, first bar, first channel.
 #[inline(always)]
-fn each_piece(place: Place, run: impl Fn(usize, usize, usize)) {
-    const ACROSS: usize = WIDTH / WIDE;
-    let of_row = place.tile.window / EACH_ROWS * ACROSS;
+fn each_piece<V: Vector>(place: Place<V>, run: impl Fn(usize, usize, usize)) {
+    let across = WIDTH / wide::<V>();
+    let of_row = place.tile.window / EACH_ROWS * across;
     for item in place.team.each(place.tile.n_rows * of_row) {
         let (row, piece) = (item / of_row, item % of_row);
-        run(row, piece / ACROSS * EACH_ROWS, piece % ACROSS * WIDE);
+        run(row, piece / across * EACH_ROWS, piece % across * wide::<V>());
     }
 }

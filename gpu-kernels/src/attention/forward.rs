@@ -3,16 +3,17 @@
 use cuda_std::prelude::*;
 use shared_types::Precision;
 
-use super::axis::{Axis, Place, TILE, each_units, four_dots, put_fours};
+use super::axis::{Axis, Place, TILE, each_units, put_fours};
 use super::bars::Bars;
 use super::channels::Channels;
 use super::parameters::{EMBED, EMBED_BIAS, Parameters};
 use super::softmax::softmax;
 use super::{N_FEATURES, N_HEADS, WIDTH};
+use crate::floats::{Vector, with_widest};
 use crate::four::Four;
 use crate::math;
 use crate::tile::{Taker, Team, n_tile_blocks, tiles};
-use crate::tile_product::{EACH_ROWS, Rows};
+use crate::tile_product::{EACH_ROWS, Rows, four_dots};
 
 /// Launch of [`attention_forward()`] for `n_rows` rows of `window` bars, in blocks of `n_threads`: 256 on a GPU, 1 on the CPU.
 pub const fn attention_forward_shape(n_rows: usize, window: usize, n_threads: u32) -> LaunchShape {
@@ -38,21 +39,45 @@ pub fn attention_forward(
     precision: Precision,
 ) {
     let p = Parameters { operands: &operands, flat: &parameters, precision };
+    let inputs = Inputs { rows: &rows, stride: stride as usize, window: window as usize, positions: &positions };
+    with_widest!(forward(&p, &inputs, &output));
+}
+
+/// What both passes read beside the parameters.
+pub(super) struct Inputs<'a> {
+    /// `[R, stride]`.
+    pub rows: &'a GlobalSlice<'a, f32>,
+    pub stride: usize,
+    /// Bars of a row.
+    pub window: usize,
+    /// `[T, 64]`.
+    pub positions: &'a GlobalSlice<'a, f32>,
+}
+
+#[inline(always)]
+fn forward<V: Vector>(p: &Parameters<'_>, inputs: &Inputs<'_>, output: &GlobalSliceMut<f32>) {
+    let Inputs { rows, stride, window, positions } = *inputs;
     let team = Team::new();
     let mut taker = Taker::from(0);
     let (x, operand, q) = (taker.take(TILE), taker.take(TILE), taker.take(TILE));
     let (k, v, scores) = (taker.take(TILE), taker.take(TILE), taker.take(TILE));
     // A head's mixed values replace its queries, which its scores have used up.
     let made = Made { x, operand, q, k, v, mixed: q };
-    for tile in tiles(output.len() / WIDTH, window as usize) {
-        let place = Place { tile, team, precision };
-        embed(&p, &rows, &positions, stride as usize, &made, &scores, place);
-        attend::<Bars>(&p, &made, &scores, place);
-        norm_bars(&p, &made, place);
-        attend::<Channels>(&p, &made, &scores, place);
-        Channels::mean_of_norm(&p, &made.x, place, |row, channel, mean| {
-            output.store((tile.first_row + row) * WIDTH + channel, mean.lanes());
-        });
+    for tile in tiles(output.len() / WIDTH, window) {
+        let place = Place::<V>::new(tile, team, p.precision);
+        embed(p, rows, positions, stride, &made, &scores, place);
+        attend::<V, Bars>(p, &made, &scores, place);
+        norm_bars(p, &made, place);
+        attend::<V, Channels>(p, &made, &scores, place);
+        Channels::mean_of_norm(
+            p,
+            &made.x,
+            place,
+            #[inline(always)]
+            |row, channel, mean| {
+                output.store((tile.first_row + row) * WIDTH + channel, mean.lanes());
+            },
+        );
         // The next tile overwrites what the means have read.
         thread::sync_threads();
     }
@@ -78,7 +103,7 @@ pub(super) struct Made {
 
 /// Takes a tile's bars as operands `[bars, 24]` to the start of `to`. Ends with a barrier.
 #[inline(always)]
-pub(super) fn take_bars(rows: &GlobalSlice<f32>, stride: usize, to: &SharedSlice<f32>, place: Place) {
+pub(super) fn take_bars<V: Vector>(rows: &GlobalSlice<f32>, stride: usize, to: &SharedSlice<f32>, place: Place<V>) {
     let row_len = place.tile.window * N_FEATURES;
     for piece in place.team.each(place.tile.n_rows * row_len / 4) {
         let (row, column) = (piece * 4 / row_len, piece * 4 % row_len);
@@ -91,22 +116,22 @@ pub(super) fn take_bars(rows: &GlobalSlice<f32>, stride: usize, to: &SharedSlice
 
 /// X = x W_e^T + b_e + positions. Works in `scratch`. Ends with a barrier.
 #[inline(always)]
-pub(super) fn embed(
+pub(super) fn embed<V: Vector>(
     p: &Parameters<'_>,
     rows: &GlobalSlice<f32>,
     positions: &GlobalSlice<f32>,
     stride: usize,
     made: &Made,
     scratch: &SharedSlice<f32>,
-    place: Place,
+    place: Place<V>,
 ) {
     take_bars(rows, stride, scratch, place);
     const ACROSS: usize = WIDTH / 4;
     let (bars, weight, window) = (Rows::new(*scratch, N_FEATURES), p.matrix(EMBED, N_FEATURES), place.tile.window);
     for piece in place.team.each(place.tile.n_bars() / EACH_ROWS * ACROSS) {
         let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * 4);
-        let sums = four_dots::<N_FEATURES>(&bars, bar, &weight, column);
-        put_fours(sums, bar * WIDTH + column, WIDTH, |at, sum| {
+        let sums = four_dots::<V, N_FEATURES>(&bars, bar, &weight, column);
+        put_fours(sums, bar * WIDTH + column, WIDTH, &|at, sum| {
             let position = positions.load(at / WIDTH % window * WIDTH + column);
             let x = sum + p.four(EMBED_BIAS, column) + Four::new(position);
             made.x.store(at, x.lanes());
@@ -119,10 +144,13 @@ pub(super) fn embed(
 
 /// X + MHA(X). Works in `scores`. Ends with a barrier.
 #[inline(always)]
-pub(super) fn attend<A: Axis>(p: &Parameters<'_>, made: &Made, scores: &SharedSlice<f32>, place: Place) {
+pub(super) fn attend<V: Vector, A: Axis>(p: &Parameters<'_>, made: &Made, scores: &SharedSlice<f32>, place: Place<V>) {
     let window = place.tile.window;
     let block = A::block(window);
-    let store = |to: SharedSlice<f32>| move |at: usize, x: Four| to.store(at, x.rounded(place.precision).lanes());
+    let store = |to: SharedSlice<f32>| {
+        #[inline(always)]
+        move |at: usize, x: Four| to.store(at, x.rounded(place.precision).lanes())
+    };
     A::project(&made.operand, &p.of_block(block, 0), place, store(made.q));
     A::project(&made.operand, &p.of_block(block, 1), place, store(made.k));
     A::project(&made.operand, &p.of_block(block, 2), place, store(made.v));
@@ -137,7 +165,13 @@ pub(super) fn attend<A: Axis>(p: &Parameters<'_>, made: &Made, scores: &SharedSl
         // The next units overwrite the weights.
         thread::sync_threads();
     }
-    A::project(&made.mixed, &p.of_block(block, 3), place, |at, mixed| add(&made.x, at, mixed));
+    A::project(
+        &made.mixed,
+        &p.of_block(block, 3),
+        place,
+        #[inline(always)]
+        |at, mixed| add(&made.x, at, mixed),
+    );
     // X + MHA(X) is complete.
     thread::sync_threads();
 }
@@ -150,11 +184,17 @@ pub(super) fn scale(width: usize) -> f32 {
 
 /// X = RMSNorm(X) over bars, and as an operand. Ends with a barrier.
 #[inline(always)]
-pub(super) fn norm_bars(p: &Parameters<'_>, made: &Made, place: Place) {
-    Bars::norm(p, &made.x, place, |at, x| {
-        made.x.store(at, x.lanes());
-        made.operand.store(at, x.rounded(place.precision).lanes());
-    });
+pub(super) fn norm_bars<V: Vector>(p: &Parameters<'_>, made: &Made, place: Place<V>) {
+    Bars::norm(
+        p,
+        &made.x,
+        place,
+        #[inline(always)]
+        |at, x| {
+            made.x.store(at, x.lanes());
+            made.operand.store(at, x.rounded(place.precision).lanes());
+        },
+    );
     // What the attention over channels takes is complete.
     thread::sync_threads();
 }

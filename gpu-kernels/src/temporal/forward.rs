@@ -6,9 +6,11 @@ use shared_types::Precision;
 use super::parameters::{Parameters, offset};
 use super::tile::Made;
 use super::{INNER, N_FEATURES, PROJECTED, SCANNED, WIDTH, scan};
+use crate::floats::{Floats, OnTarget, Vector, with_widest};
+use crate::four::Four;
+use crate::math;
 use crate::tile::{BARS, RMS_EPSILON, ROWS, Taker, Team, Tile, n_tile_blocks, tiles};
-use crate::tile_product::{EACH_ROWS, NT_COLUMNS, nt};
-use crate::{math, operand};
+use crate::tile_product::{EACH_ROWS, FOUR_COLUMNS, Rows, Separate, four_dots};
 
 /// Launch of [`temporal_forward()`] for `n_rows` rows of `window` bars, in blocks of `n_threads`: 256 on a GPU, 1 on the CPU.
 pub const fn temporal_forward_shape(n_rows: usize, window: usize, n_threads: u32) -> LaunchShape {
@@ -34,10 +36,31 @@ pub fn temporal_forward(
     precision: Precision,
 ) {
     let p = Parameters { embed: &embed, in_proj: &in_proj, out_proj: &out_proj, flat: &parameters, precision };
+    with_widest!(forward(&p, &rows, stride as usize, window as usize, &output));
+}
+
+#[inline(always)]
+fn forward<V: Vector + OnTarget>(
+    p: &Parameters<'_>,
+    rows: &GlobalSlice<f32>,
+    stride: usize,
+    window: usize,
+    output: &GlobalSliceMut<f32>,
+) {
     let (made, operands, team) = (Made::new(), Operands::new(Made::BYTES), Team::new());
-    for tile in tiles(output.len() / WIDTH, window as usize) {
-        make(&p, &made, &operands, &rows, stride as usize, tile, team, |_, _| ());
-        project_out(&p, &operands, tile, team, &output);
+    for tile in tiles(output.len() / WIDTH, window) {
+        make::<V>(
+            p,
+            &made,
+            &operands,
+            rows,
+            stride,
+            tile,
+            team,
+            #[inline(always)]
+            |_, _| (),
+        );
+        project_out::<V>(p, &operands, tile, team, output);
         // The next tile overwrites what out_proj has read.
         thread::sync_threads();
     }
@@ -73,7 +96,7 @@ impl Operands {
 /// Makes everything up to out_proj of a tile; `keep` as in [`scan::scan`].
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "all by name, and inlined")]
-pub(super) fn make(
+pub(super) fn make<V: Vector + OnTarget>(
     p: &Parameters<'_>,
     made: &Made,
     operands: &Operands,
@@ -81,14 +104,14 @@ pub(super) fn make(
     stride: usize,
     tile: Tile,
     team: Team,
-    keep: impl Fn(usize, f32),
+    keep: impl Fn(usize, V::Lanes),
 ) {
     take_bars(p, operands, rows, stride, tile, team);
-    embed(p, operands, tile, team);
-    project_in(p, made, operands, tile, team);
-    scan::mix(p, made, tile, team);
+    embed::<V>(p, operands, tile, team);
+    project_in::<V>(p, made, operands, tile, team);
+    scan::mix::<V::Lanes>(p, made, tile, team);
     scan::scan(p, made, tile, team, keep);
-    norm(p, made, operands, tile, team);
+    norm::<V::Lanes>(p, made, operands, tile, team);
 }
 
 #[inline(always)]
@@ -96,8 +119,8 @@ fn take_bars(p: &Parameters<'_>, operands: &Operands, rows: &GlobalSlice<f32>, s
     let row_len = tile.window * N_FEATURES;
     for piece in team.each(tile.n_rows * row_len / 4) {
         let (row, column) = (piece * 4 / row_len, piece * 4 % row_len);
-        let features: [f32; 4] = rows.load((tile.first_row + row) * stride + column);
-        operands.bars.store(piece * 4, features.map(|feature| operand::rounded(feature, p.precision)));
+        let features = Four::new(rows.load((tile.first_row + row) * stride + column));
+        operands.bars.store(piece * 4, features.rounded(p.precision).lanes());
     }
     // The bars are complete.
     thread::sync_threads();
@@ -105,18 +128,16 @@ fn take_bars(p: &Parameters<'_>, operands: &Operands, rows: &GlobalSlice<f32>, s
 
 /// e = W_e x + b_e.
 #[inline(always)]
-fn embed(p: &Parameters<'_>, operands: &Operands, tile: Tile, team: Team) {
-    const ACROSS: usize = WIDTH / NT_COLUMNS;
+fn embed<V: Vector>(p: &Parameters<'_>, operands: &Operands, tile: Tile, team: Team) {
+    const ACROSS: usize = WIDTH / FOUR_COLUMNS;
+    let (bars, weights) = (Rows::new(operands.bars, N_FEATURES), p.matrix(p.embed, 0, N_FEATURES));
     for piece in team.each(tile.n_bars() / EACH_ROWS * ACROSS) {
-        let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * NT_COLUMNS);
-        let bars =
-            core::array::from_fn(|i| operands.bars.sub((bar + i) * N_FEATURES..(bar + i) * N_FEATURES + N_FEATURES));
-        let sums = nt::<N_FEATURES>(bars, p.embed, column, p.precision);
-        for (i, row_sums) in sums.iter().enumerate() {
-            for (j, sum) in row_sums.iter().enumerate() {
-                let value = sum + p.get(offset::EMBED_BIAS, column + j);
-                operands.embedded.set((bar + i) * WIDTH + column + j, operand::rounded(value, p.precision));
-            }
+        let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * FOUR_COLUMNS);
+        let bias = Four::new(p.flat.load(offset::EMBED_BIAS + column));
+        let sums = four_dots::<V, N_FEATURES>(&bars, bar, &weights, column);
+        for (i, sum) in sums.iter().enumerate() {
+            let embedded = (*sum + bias).rounded(p.precision);
+            operands.embedded.store((bar + i) * WIDTH + column, embedded.lanes());
         }
     }
     // The embeddings are complete.
@@ -125,78 +146,94 @@ fn embed(p: &Parameters<'_>, operands: &Operands, tile: Tile, team: Team) {
 
 /// x, B, C, dt of every bar and z of the last ones.
 #[inline(always)]
-fn project_in(p: &Parameters<'_>, made: &Made, operands: &Operands, tile: Tile, team: Team) {
-    let embedded = |bar: usize| operands.embedded.sub(bar * WIDTH..bar * WIDTH + WIDTH);
-    const ACROSS: usize = SCANNED / NT_COLUMNS;
+fn project_in<V: Vector>(p: &Parameters<'_>, made: &Made, operands: &Operands, tile: Tile, team: Team) {
+    const ACROSS: usize = SCANNED / FOUR_COLUMNS;
+    let (embedded, weights) = (Rows::new(operands.embedded, WIDTH), p.matrix(p.in_proj, 0, WIDTH));
     for piece in team.each(tile.n_bars() / EACH_ROWS * ACROSS) {
-        let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * NT_COLUMNS);
-        let bars = core::array::from_fn(|i| embedded(bar + i));
-        let sums = nt::<WIDTH>(bars, p.in_proj, PROJECTED - SCANNED + column, p.precision);
-        for (i, row_sums) in sums.iter().enumerate() {
-            for (j, sum) in row_sums.iter().enumerate() {
-                made.raw.set((bar + i) * SCANNED + column + j, *sum);
-            }
+        let (bar, column) = (piece / ACROSS * EACH_ROWS, piece % ACROSS * FOUR_COLUMNS);
+        let sums = four_dots::<V, WIDTH>(&embedded, bar, &weights, PROJECTED - SCANNED + column);
+        for (i, sum) in sums.iter().enumerate() {
+            made.raw.store((bar + i) * SCANNED + column, sum.lanes());
         }
     }
-    of_last_bars(tile, team, INNER, |rows, column| {
-        let sums = nt::<WIDTH>(rows.map(|row| embedded(tile.last(row))), p.in_proj, column, p.precision);
-        move |i, j| made.z.set(rows[i] * INNER + column + j, sums[i][j])
-    });
+    of_last_bars(
+        tile,
+        team,
+        INNER,
+        #[inline(always)]
+        |rows, column| {
+            let last = Separate { from: operands.embedded, first: rows.map(|row| tile.last(row) * WIDTH) };
+            let sums = four_dots::<V, WIDTH>(&last, 0, &weights, column);
+            #[inline(always)]
+            move |i| made.z.store(rows[i] * INNER + column, sums[i].lanes())
+        },
+    );
     // What in_proj makes is complete.
     thread::sync_threads();
 }
 
 /// RMSNorm of the gated rows. Ends with a barrier.
 #[inline(always)]
-fn norm(p: &Parameters<'_>, made: &Made, operands: &Operands, tile: Tile, team: Team) {
+fn norm<F: Floats>(p: &Parameters<'_>, made: &Made, operands: &Operands, tile: Tile, team: Team) {
     for row in team.each(tile.n_rows) {
-        let mut squares = [0.0f32; 4];
+        let mut squares = Four::ZERO;
         for j in (0..INNER).step_by(4) {
-            let gated: [f32; 4] = made.gated.load(row * INNER + j);
-            for l in 0..4 {
-                squares[l] += gated[l] * gated[l];
-            }
+            let gated = Four::new(made.gated.load(row * INNER + j));
+            squares = squares.add_product(gated, gated);
         }
-        let mean = ((squares[0] + squares[1]) + (squares[2] + squares[3])) / INNER as f32;
+        let mean = squares.sum() / INNER as f32;
         made.scale.set(row, 1.0 / math::sqrt(mean + RMS_EPSILON));
     }
     // A row's scale is made by one thread.
     thread::sync_threads();
-    for index in team.each(tile.n_rows * INNER) {
-        let value = made.gated.get(index) * made.scale.get(index / INNER) * p.get(offset::GAIN, index % INNER);
-        operands.normed.set(index, operand::rounded(value, p.precision));
+    for index in team.each(tile.n_rows * INNER / F::N).map(|item| item * F::N) {
+        let gain = F::load_global(p.flat, offset::GAIN + index % INNER);
+        let normed = F::load(&made.gated, index) * F::splat(made.scale.get(index / INNER)) * gain;
+        normed.rounded(p.precision).store(&operands.normed, index);
     }
     // out_proj and the backward pass read it by rows.
     thread::sync_threads();
 }
 
 #[inline(always)]
-fn project_out(p: &Parameters<'_>, operands: &Operands, tile: Tile, team: Team, output: &GlobalSliceMut<f32>) {
-    let normed = |row: usize| operands.normed.sub(row * INNER..row * INNER + INNER);
-    of_last_bars(tile, team, WIDTH, |rows, column| {
-        let sums = nt::<INNER>(rows.map(normed), p.out_proj, column, p.precision);
-        move |i, j| output.set((tile.first_row + rows[i]) * WIDTH + column + j, sums[i][j])
-    });
+fn project_out<V: Vector>(
+    p: &Parameters<'_>,
+    operands: &Operands,
+    tile: Tile,
+    team: Team,
+    output: &GlobalSliceMut<f32>,
+) {
+    let weights = p.matrix(p.out_proj, 0, INNER);
+    of_last_bars(
+        tile,
+        team,
+        WIDTH,
+        #[inline(always)]
+        |rows, column| {
+            let normed = Separate { from: operands.normed, first: rows.map(|row| row * INNER) };
+            let sums = four_dots::<V, INNER>(&normed, 0, &weights, column);
+            #[inline(always)]
+            move |i| output.store((tile.first_row + rows[i]) * WIDTH + column, sums[i].lanes())
+        },
+    );
 }
 
-/// Runs a product over the last bars: `multiply` gets the rows and the column of a piece of [`EACH_ROWS`] by [`NT_COLUMNS`] and
-/// returns what stores an element. Where the rows end within a piece, its last row is made again and not stored.
+/// Runs a product over the last bars: `multiply` gets the rows and the column of a piece of [`EACH_ROWS`] by [`FOUR_COLUMNS`] and
+/// returns what stores a row of it. Where the rows end within a piece, its last row is made again and not stored.
 #[inline(always)]
-fn of_last_bars<S: Fn(usize, usize)>(
+fn of_last_bars<S: Fn(usize)>(
     tile: Tile,
     team: Team,
     n_columns: usize,
     multiply: impl Fn([usize; EACH_ROWS], usize) -> S,
 ) {
-    let across = n_columns / NT_COLUMNS;
+    let across = n_columns / FOUR_COLUMNS;
     for piece in team.each(tile.n_rows.div_ceil(EACH_ROWS) * across) {
-        let (first, column) = (piece / across * EACH_ROWS, piece % across * NT_COLUMNS);
+        let (first, column) = (piece / across * EACH_ROWS, piece % across * FOUR_COLUMNS);
         let store = multiply(core::array::from_fn(|i| (first + i).min(tile.n_rows - 1)), column);
         for i in 0..EACH_ROWS {
             if first + i < tile.n_rows {
-                for j in 0..NT_COLUMNS {
-                    store(i, j);
-                }
+                store(i);
             }
         }
     }

@@ -4,6 +4,7 @@ use cuda_std::prelude::*;
 use shared_types::Precision;
 
 use super::{CHANNELS, INNER, N_FEATURES, N_HEADS, PROJECTED, TAPS, WIDTH};
+use crate::tile_product::Matrix;
 
 /// First elements, from the block's first tensor on.
 pub mod offset {
@@ -59,6 +60,12 @@ pub(super) struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
+    /// Rows of `weights` `[any, width]`, one of the three, from row `first` on.
+    #[inline(always)]
+    pub fn matrix<'a>(&self, weights: &'a GlobalSlice<'a, u16>, first: usize, width: usize) -> Matrix<'a> {
+        Matrix { operands: weights, precision: self.precision, first: first * width, width }
+    }
+
     /// Element `index` of the f32 tensor that begins at `first`.
     #[inline(always)]
     pub fn get(&self, first: usize, index: usize) -> f32 {

@@ -5,12 +5,14 @@ use cuda_std::{fast, prelude::*};
 use super::parameters::{Parameters, offset};
 use super::tile::Made;
 use super::{CHANNELS, HEAD_WIDTH, INNER, N_HEADS, SCANNED, STATE, TAPS};
+use crate::floats::Floats;
+use crate::four::Four;
 use crate::tile::{Team, Tile};
 
 /// 1 / (1 + e^-x).
 #[inline(always)]
-pub(super) fn sigmoid(x: f32) -> f32 {
-    fast::rcp(1.0 + fast::exp(-x))
+pub(super) fn sigmoid<F: Floats>(x: F) -> F {
+    (F::splat(1.0) + (-x).exp()).rcp()
 }
 
 /// ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|), and with e = e^-|x| <= 1, r = e / (2 + e) <= 1/3: ln(1 + e) = 2 sum_k r^(2k+1) / (2k+1).
@@ -25,52 +27,65 @@ pub(super) fn softplus(x: f32) -> f32 {
     x.max(0.0) + 2.0 * r * sum
 }
 
-/// A channel's taps and bias.
+/// The taps and the bias of F's channels.
 #[derive(Clone, Copy)]
-pub(super) struct Filter {
-    pub taps: [f32; TAPS],
-    pub bias: f32,
+pub(super) struct Filter<F> {
+    pub taps: [F; TAPS],
+    pub bias: F,
 }
 
-impl Filter {
+impl<F: Floats> Filter<F> {
+    /// From a channel on.
     #[inline(always)]
     pub fn of(p: &Parameters<'_>, channel: usize) -> Self {
-        Self { taps: p.flat.load(offset::CONV + channel * TAPS), bias: p.get(offset::CONV_BIAS, channel) }
+        let bias = F::load_global(p.flat, offset::CONV_BIAS + channel);
+        Self { taps: F::load_fours(p.flat, offset::CONV + channel * TAPS), bias }
     }
 
     /// The convolution over a bar's last inputs, the present one last.
     #[inline(always)]
-    pub fn apply(&self, inputs: [f32; TAPS]) -> f32 {
+    pub fn apply(&self, inputs: [F; TAPS]) -> F {
         let mut sum = self.bias;
         for (tap, input) in self.taps.iter().zip(&inputs) {
-            sum += tap * input;
+            sum = sum.add_product(*tap, *input);
         }
         sum
     }
 }
 
-/// A channel's inputs of the convolution up to bar `t` of the row whose bars begin at `first`, zeros before the window.
+/// Inputs of the convolution up to bar `t` of the row whose bars begin at `first`, from a channel on, zeros before the window.
 #[inline(always)]
-pub(super) fn inputs(raw: &SharedSlice<f32>, first: usize, t: usize, channel: usize) -> [f32; TAPS] {
-    core::array::from_fn(|tap| {
-        let back = TAPS - 1 - tap;
-        if t >= back { raw.get((first + t - back) * SCANNED + channel) } else { 0.0 }
-    })
+fn inputs<F: Floats>(raw: &SharedSlice<f32>, first: usize, t: usize, channel: usize) -> [F; TAPS] {
+    [
+        input(raw, first, t, 3, channel),
+        input(raw, first, t, 2, channel),
+        input(raw, first, t, 1, channel),
+        input(raw, first, t, 0, channel),
+    ]
 }
 
-/// Makes B, C of the last bars, and dt. Ends with a barrier.
+/// The input `back` bars before bar `t`.
 #[inline(always)]
-pub(super) fn mix(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team) {
-    let activated = |bar: usize, channel: usize| {
-        let first = tile.row_of(bar) * tile.window;
-        let x = Filter::of(p, channel).apply(inputs(&made.raw, first, bar - first, channel));
-        x * sigmoid(x)
-    };
-    for index in team.each(tile.n_bars() * STATE) {
-        made.b.set(index, activated(index / STATE, INNER + index % STATE));
+fn input<F: Floats>(raw: &SharedSlice<f32>, first: usize, t: usize, back: usize, channel: usize) -> F {
+    if t >= back { F::load(raw, (first + t - back) * SCANNED + channel) } else { F::ZERO }
+}
+
+/// SiLU of the convolution at a bar, from a channel on.
+#[inline(always)]
+fn activated<F: Floats>(p: &Parameters<'_>, made: &Made, tile: Tile, bar: usize, channel: usize) -> F {
+    let first = tile.row_of(bar) * tile.window;
+    let x: F = Filter::of(p, channel).apply(inputs(&made.raw, first, bar - first, channel));
+    x * sigmoid(x)
+}
+
+/// Makes B, C of the last bars, and dt, F's channels at a time. Ends with a barrier.
+#[inline(always)]
+pub(super) fn mix<F: Floats>(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team) {
+    for index in team.each(tile.n_bars() * STATE / F::N).map(|item| item * F::N) {
+        activated::<F>(p, made, tile, index / STATE, INNER + index % STATE).store(&made.b, index);
     }
-    for index in team.each(tile.n_rows * STATE) {
-        made.c.set(index, activated(tile.last(index / STATE), INNER + STATE + index % STATE));
+    for index in team.each(tile.n_rows * STATE / F::N).map(|item| item * F::N) {
+        activated::<F>(p, made, tile, tile.last(index / STATE), INNER + STATE + index % STATE).store(&made.c, index);
     }
     for index in team.each(tile.n_bars() * N_HEADS) {
         let (bar, head) = (index / N_HEADS, index % N_HEADS);
@@ -79,15 +94,12 @@ pub(super) fn mix(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team) {
     // B, C, dt are written by one thread and read by others.
     thread::sync_threads();
     for bar in team.each(tile.n_bars()) {
-        let mut sum = [0.0; 4];
+        let mut sum = Four::ZERO;
         for n in (0..STATE).step_by(4) {
-            let (b, c): ([f32; 4], [f32; 4]) =
-                (made.b.load(bar * STATE + n), made.c.load(tile.row_of(bar) * STATE + n));
-            for l in 0..4 {
-                sum[l] += b[l] * c[l];
-            }
+            let (b, c) = (made.b.load(bar * STATE + n), made.c.load(tile.row_of(bar) * STATE + n));
+            sum = sum.add_product(Four::new(b), Four::new(c));
         }
-        made.score.set(bar, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+        made.score.set(bar, sum.sum());
     }
     for index in team.each(tile.n_bars() * N_HEADS) {
         let (bar, head) = (index / N_HEADS, index % N_HEADS);
@@ -114,28 +126,28 @@ pub(super) fn weight(made: &Made, bar: usize, head: usize) -> f32 {
     made.left.get(bar * N_HEADS + head) * made.score.get(bar)
 }
 
-/// Makes y and the gated y of the last bars; `keep` takes x after SiLU, by its place in
+/// Makes y and the gated y of the last bars, F's channels at a time; `keep` takes x after SiLU, by its place in
 /// `[bars, 128]`. Ends with a barrier.
 #[inline(always)]
-pub(super) fn scan(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team, keep: impl Fn(usize, f32)) {
-    for index in team.each(tile.n_rows * INNER) {
+pub(super) fn scan<F: Floats>(p: &Parameters<'_>, made: &Made, tile: Tile, team: Team, keep: impl Fn(usize, F)) {
+    for index in team.each(tile.n_rows * INNER / F::N).map(|item| item * F::N) {
         let (row, channel) = (index / INNER, index % INNER);
         let (head, first) = (channel / HEAD_WIDTH, row * tile.window);
         let filter = Filter::of(p, channel);
-        let mut window = [0.0f32; TAPS];
-        let (mut y, mut x) = (0.0f32, 0.0f32);
+        let mut window = [F::ZERO; TAPS];
+        let (mut y, mut x) = (F::ZERO, F::ZERO);
         for bar in first..first + tile.window {
             let [_, a, b, c] = window;
-            window = [a, b, c, made.raw.get(bar * SCANNED + channel)];
+            window = [a, b, c, F::load(&made.raw, bar * SCANNED + channel)];
             let convolved = filter.apply(window);
             x = convolved * sigmoid(convolved);
-            y += weight(made, bar, head) * x;
+            y = y.add_product(F::splat(weight(made, bar, head)), x);
             keep(bar * INNER + channel, x);
         }
-        y += p.get(offset::D, head) * x;
-        let z = made.z.get(index);
-        made.y.set(index, y);
-        made.gated.set(index, y * z * sigmoid(z));
+        y = y.add_product(F::splat(p.get(offset::D, head)), x);
+        let z = F::load(&made.z, index);
+        y.store(&made.y, index);
+        (y * z * sigmoid(z)).store(&made.gated, index);
     }
     // The gated rows are complete.
     thread::sync_threads();

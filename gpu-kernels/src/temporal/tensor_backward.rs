@@ -60,8 +60,8 @@ pub fn temporal_backward_tensor(
         shared.operands.take_bars(&rows, stride, tile);
         shared.embed(&p, tile);
         shared.project_in(&made, tile);
-        scan::mix(&p, &made, tile, Team::new());
-        scan::scan(&p, &made, tile, Team::new(), |index, x| back.x.set(index, x));
+        scan::mix::<f32>(&p, &made, tile, Team::new());
+        scan::scan::<f32>(&p, &made, tile, Team::new(), |index, x| back.x.set(index, x));
         shared.operands.norm(&p, &made, tile);
 
         shared.project_out(&mut sums);
@@ -104,7 +104,7 @@ pub fn temporal_backward_tensor(
 
 /// Leaves a walk's sums for a channel: its taps, then its bias.
 #[inline(always)]
-fn put_filter(to: &SharedSlice<f32>, walk: usize, channel: usize, gradient: FilterGradient) {
+fn put_filter(to: &SharedSlice<f32>, walk: usize, channel: usize, gradient: FilterGradient<f32>) {
     let first = (walk * CHANNELS + channel) * (TAPS + 1);
     for tap in 0..TAPS {
         to.set(first + tap, gradient.taps[tap]);

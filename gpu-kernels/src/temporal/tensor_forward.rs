@@ -51,8 +51,8 @@ pub fn temporal_forward_tensor(
         operands.take_bars(&rows, stride as usize, tile);
         weights.embed(&operands, tile);
         weights.project_in(&made, &operands, tile);
-        scan::mix(&p, &made, tile, Team::new());
-        scan::scan(&p, &made, tile, Team::new(), |_, _| ());
+        scan::mix::<f32>(&p, &made, tile, Team::new());
+        scan::scan::<f32>(&p, &made, tile, Team::new(), |_, _| ());
         operands.norm(&p, &made, tile);
         weights.project_out(&operands, tile, &output);
     }

@@ -33,7 +33,7 @@ mod state;
 mod team;
 mod warp;
 
-pub use access::{fence, on_atomic, on_read, on_sub, on_write};
+pub use access::{Rows, fence, on_atomic, on_read, on_read_rows, on_sub, on_write, on_write_rows};
 pub use barrier::{BarrierVote, barrier, barrier_reduce, wait_until};
 pub use executor::{Block, Executor, ExecutorOptions};
 pub use fault::{Fault, FaultKind, Place, fault};

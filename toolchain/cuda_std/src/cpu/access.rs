@@ -39,6 +39,32 @@ pub fn on_write<T>(shadow: Option<&Shadow>, base: *const T, len: usize, index: u
     on_access(Kind::Write, shadow, base, len, index, count);
 }
 
+/// Rows of a view that are accessed together.
+pub struct Rows {
+    /// The first element.
+    pub first: usize,
+    /// From a row's first element to the next one's.
+    pub stride: usize,
+    /// Rows.
+    pub n_rows: usize,
+    /// Elements of a row.
+    pub width: usize,
+}
+
+/// Called where a panel that is read is made.
+#[inline(always)]
+#[track_caller]
+pub fn on_read_rows<T, const N: usize>(shadow: Option<&Shadow>, base: *const T, len: usize, rows: &Rows) {
+    on_rows::<T, N>(Kind::Read, shadow, base, len, rows);
+}
+
+/// Called where a panel that is written is made.
+#[inline(always)]
+#[track_caller]
+pub fn on_write_rows<T, const N: usize>(shadow: Option<&Shadow>, base: *const T, len: usize, rows: &Rows) {
+    on_rows::<T, N>(Kind::Write, shadow, base, len, rows);
+}
+
 /// Called before every atomic operation through a view.
 #[inline(always)]
 #[track_caller]
@@ -58,7 +84,8 @@ pub fn on_sub<T>(base: *const T, len: usize, range: &Range<usize>) {
 #[inline(always)]
 #[track_caller]
 fn on_access<T>(kind: Kind, shadow: Option<&Shadow>, base: *const T, len: usize, index: usize, count: usize) {
-    if index >= len || count > len - index {
+    // Of a loop over one view the difference is worked out once.
+    if count > len || index > len - count {
         out_of_bounds(kind, Target::of(base, len, index, count), Location::caller());
     }
     let bytes = count * size_of::<T>();
@@ -67,6 +94,30 @@ fn on_access<T>(kind: Kind, shadow: Option<&Shadow>, base: *const T, len: usize,
     }
     if let Some(shadow) = shadow {
         note(shadow, kind, Target::of(base, len, index, count), Location::caller());
+    }
+}
+
+#[inline(always)]
+#[track_caller]
+fn on_rows<T, const N: usize>(kind: Kind, shadow: Option<&Shadow>, base: *const T, len: usize, rows: &Rows) {
+    let Rows { first, stride, n_rows, width } = *rows;
+    if n_rows == 0 || width == 0 {
+        return;
+    }
+    // In 128 bits nothing of it overflows.
+    let end = first as u128 + (n_rows - 1) as u128 * stride as u128 + width as u128;
+    if end > len as u128 {
+        let last = first.wrapping_add((n_rows - 1).wrapping_mul(stride));
+        out_of_bounds(kind, Target::of(base, len, last, width), Location::caller());
+    }
+    let starts = (base as usize + first * size_of::<T>()) | (stride * size_of::<T>() * usize::from(n_rows > 1));
+    if starts & (N * size_of::<T>() - 1) != 0 {
+        unaligned(kind, Target::of(base, len, first, N), Location::caller());
+    }
+    if let Some(shadow) = shadow {
+        for row in 0..n_rows {
+            note(shadow, kind, Target::of(base, len, first + row * stride, width), Location::caller());
+        }
     }
 }
 

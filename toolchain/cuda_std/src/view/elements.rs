@@ -36,6 +36,19 @@ macro_rules! reading_methods {
             // SAFETY: `index + N <= len` and the alignment, by this method's contract, which the CPU target enforces.
             unsafe { vector::load(self.ptr.add(index)) }
         }
+
+        /// Rows of `width` elements, `n_rows` of them, the first at `first`, each `stride` behind the one before: all are checked
+        /// here, and count as read now. Every row's address is a multiple of the size of N elements, as many as are loaded in one
+        /// instruction. Unchecked in PTX: see [bounds](crate::view#bounds).
+        #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
+        pub fn panel<const N: usize>(&self, first: usize, stride: usize, n_rows: usize, width: usize) -> Panel<T> {
+            #[cfg(not(target_os = "cuda"))]
+            cpu::on_read_rows::<T, N>(self.shadow(), self.ptr, self.len, &cpu::Rows { first, stride, n_rows, width });
+            #[cfg(target_os = "cuda")]
+            let _ = (n_rows, width);
+            Panel::new(self.ptr.wrapping_add(first), stride)
+        }
     };
 }
 
@@ -62,6 +75,23 @@ macro_rules! writing_methods {
             cpu::on_write(self.shadow(), self.ptr, self.len, index, N);
             // SAFETY: as for `set`, and the alignment by this method's contract, which the CPU target enforces.
             unsafe { vector::store(self.ptr.add(index), values) }
+        }
+
+        /// Rows as those of `panel`, all of which are written before anything else reads them: they count as written now.
+        #[inline(always)]
+        #[cfg_attr(not(target_os = "cuda"), track_caller)]
+        pub fn panel_mut<const N: usize>(
+            &self,
+            first: usize,
+            stride: usize,
+            n_rows: usize,
+            width: usize,
+        ) -> PanelMut<T> {
+            #[cfg(not(target_os = "cuda"))]
+            cpu::on_write_rows::<T, N>(self.shadow(), self.ptr, self.len, &cpu::Rows { first, stride, n_rows, width });
+            #[cfg(target_os = "cuda")]
+            let _ = (n_rows, width);
+            PanelMut::new(self.ptr.wrapping_add(first), stride)
         }
     };
 }

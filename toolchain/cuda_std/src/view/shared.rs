@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use super::atomic::{Shared, atomic_methods};
 use super::elements::{reading_methods, writing_methods};
+use super::panel::{Panel, PanelMut};
 use super::vector;
 #[cfg(not(target_os = "cuda"))]
 use crate::cpu::{self, Shadow};

@@ -99,6 +99,46 @@ fn unaligned() {
     says(&found, &["`values`[13..17] of 16"]);
 }
 
+#[kernel]
+pub fn copy_rows(values: GlobalSlice<f32>, out: GlobalSliceMut<f32>, first: u32, stride: u32, n_rows: u32) {
+    let n_rows = n_rows as usize;
+    let from = values.panel::<4>(first as usize, stride as usize, n_rows, 4);
+    let to = out.panel_mut::<4>(0, 4, n_rows, 4);
+    for row in 0..n_rows {
+        // SAFETY: a row and all columns of each panel.
+        unsafe { to.store(row, 0, from.load::<4>(row, 0)) };
+    }
+}
+
+#[test]
+fn panels() {
+    let numbers: Vec<[f32; 4]> = (0..8).map(|row| [row as f32; 4]).collect();
+    let (values, out) = (Buffer::of(&numbers), Buffer::unwritten(8, [0.0f32; 4]));
+    let (values, out) = (values.cast::<f32>(), out.cast::<f32>());
+    let shape = LaunchShape::linear(1, 1);
+    // Rows 1, 3, 5, 7; what is behind them in `out` stays unwritten.
+    checking(0).run(shape, &copy_rows::launch(values.view(), out.view_mut(), 4, 8, 4)).unwrap();
+    let again = Buffer::unwritten(8, [0.0f32; 4]);
+    let again = again.cast::<f32>();
+    checking(0).run(shape, &copy_rows::launch(out.view(), again.view_mut(), 0, 4, 4)).unwrap();
+    assert_eq!(again.read()[..16], [1.0, 3.0, 5.0, 7.0].map(|row| [row; 4]).concat());
+    let copy = |first, stride, n_rows| {
+        move |from: &Buffer<f32>, to: &Buffer<f32>| copy_rows::launch(from.view(), to.view_mut(), first, stride, n_rows)
+    };
+    let found = fault(FaultKind::Uninitialised, shape, || copy(0, 4, 5)(&out, &again));
+    says(&found, &["kernel `copy_rows`", "`values`[16..20] of 32"]);
+    for executor in [plain(), checking(1)] {
+        let refused =
+            |first, stride, n_rows| executor.run(shape, &copy(first, stride, n_rows)(&values, &again)).unwrap_err();
+        let found = refused(4, 8, 5);
+        assert_eq!(found.kind, FaultKind::OutOfBounds);
+        says(&found, &["`values`[36..40] of 32"]);
+        assert_eq!(refused(4, u32::MAX, 5).kind, FaultKind::OutOfBounds);
+        assert_eq!(refused(5, 8, 2).kind, FaultKind::Unaligned);
+        assert_eq!(refused(4, 6, 2).kind, FaultKind::Unaligned);
+    }
+}
+
 #[kernel(cooperative)]
 pub fn read_shared_unwritten(out: GlobalSliceMut<u32>) {
     let zone = shared_slice![u32; 32];
