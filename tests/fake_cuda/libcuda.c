@@ -104,7 +104,7 @@ Status cuDeviceTotalMem_v2(size_t *bytes, int device) {
 Status cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     long cc = number("FAKE_CUDA_CC", 90);
-    *value = attribute == 75 ? cc / 10 : attribute == 76 ? cc % 10 : 132;
+    *value = attribute == 75 ? cc / 10 : attribute == 76 ? cc % 10 : attribute == 97 ? 232448 : 132;
     return OK;
 }
 Status cuDevicePrimaryCtxRetain(void **context, int device) {

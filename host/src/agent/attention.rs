@@ -48,9 +48,11 @@ impl Attention {
         let (layout, window) = (parameters.layout.clone(), parameters.sizes.window);
         let len = layout.group(Group::Attention).len();
         assert_eq!(len, n_parameters(window), "the kernels know where the attention's tensors lie");
+        let shapes = [attention_forward_tensor_shape(n_rows), attention_backward_tensor_shape(n_rows)];
         let way = match (device.row_lanes(), parameters.precision) {
             (1, _) => Way::Plain(1),
-            (_, Precision::Bf16) if window <= TENSOR_BARS => Way::Tensor,
+            // A multiprocessor older than Hopper's has too little shared memory.
+            (_, Precision::Bf16) if window <= TENSOR_BARS && device.fits(&shapes) => Way::Tensor,
             _ => Way::Plain(N_PLAIN_THREADS),
         };
         let positions = (0..window).flat_map(|bar| (0..width::ATTENTION).map(move |column| position(bar, column)));

@@ -45,10 +45,13 @@ struct Block {
 impl Block {
     fn new(device: &Device, parameters: &Parameters, n_rows: usize) -> Self {
         let layout = parameters.layout.clone();
+        let window = parameters.sizes.window;
+        let shapes = [temporal_forward_tensor_shape(n_rows, window), temporal_backward_tensor_shape(n_rows, window)];
         let way = match (device.row_lanes(), parameters.precision) {
             (1, _) => Way::Plain(1),
-            (_, Precision::F32) => Way::Plain(N_PLAIN_THREADS),
-            (_, Precision::Bf16) => Way::Tensor,
+            // A multiprocessor older than Hopper's has too little shared memory.
+            (_, Precision::Bf16) if device.fits(&shapes) => Way::Tensor,
+            _ => Way::Plain(N_PLAIN_THREADS),
         };
         let block =
             Self { way, n_rows, window: parameters.sizes.window as u32, precision: parameters.precision, layout };

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use cuda_std::cpu::ExecutorOptions;
+use cuda_std::shape::LaunchShape;
 
 pub use buffer::{Buffer, Part};
 pub use cuda_driver::ledger;
@@ -125,6 +126,14 @@ impl Device {
         match &self.backend {
             Backend::Cpu(_) => false,
             Backend::Cuda(cuda) => cuda.runs_sm_90a(),
+        }
+    }
+
+    /// Whether a block of these launches gets the shared memory that it asks for.
+    pub fn fits(&self, shapes: &[LaunchShape]) -> bool {
+        match &self.backend {
+            Backend::Cpu(_) => true,
+            Backend::Cuda(cuda) => shapes.iter().all(|shape| shape.shared_bytes <= cuda.shared_bytes()),
         }
     }
 

@@ -29,12 +29,10 @@ struct Part {
     /// What its kernels' names begin with.
     name: &'static str,
     with: fn(Config) -> Config,
-    /// Whether it has kernels of their own for the tensor cores.
-    on_tensor_cores: bool,
 }
 
-const TEMPORAL: Part = Part { name: "temporal", with: with_temporal, on_tensor_cores: true };
-const ATTENTION: Part = Part { name: "attention", with: with_attention, on_tensor_cores: false };
+const TEMPORAL: Part = Part { name: "temporal", with: with_temporal };
+const ATTENTION: Part = Part { name: "attention", with: with_attention };
 
 impl Part {
     fn has(&self, step: &Step) -> bool {
@@ -52,7 +50,8 @@ fn no_kernel_is_launched(device: &Device, part: Part) -> Outcome {
     let off = Scene::new(device, config(Precision::Bf16))?.children();
     let on = Scene::new(device, (part.with)(config(Precision::Bf16)))?.children();
     ensure!(off.len() == on.len(), "{} children, {} with the part", off.len(), on.len());
-    let kind = if part.on_tensor_cores && device.backend_name() != "cpu" { "_tensor" } else { "" };
+    // A GPU has kernels of their own for the tensor cores.
+    let kind = if device.backend_name() == "cpu" { "" } else { "_tensor" };
     let kernel = |pass: &str| format!("{}_{pass}", part.name);
     let (forward, backward) = (kernel(&format!("forward{kind}")), kernel(&format!("backward{kind}")));
     let gradient = kernel("gradient");

@@ -38,6 +38,8 @@ pub(crate) struct CudaDevice {
     id: u64,
     info: DeviceInfo,
     driver_version: cuda_driver::DriverVersion,
+    /// Shared memory that a block may have, bytes.
+    shared_bytes: u32,
     /// Carries uploads, downloads and fills.
     transfer: StreamHandle,
     /// The streams that launches may be running in.
@@ -91,6 +93,11 @@ impl CudaDevice {
             attribute(DeviceAttribute::ComputeCapabilityMinor)?.unsigned_abs(),
         );
         choose::check_device("the kernels", &name, compute_capability)?;
+        let mut shared_bytes = 0;
+        // SAFETY: the device was just found, the pointer is valid for writing.
+        let status =
+            unsafe { sys::cuDeviceGetAttribute(&mut shared_bytes, sys::DEVICE_MAX_SHARED_BYTES, device.as_raw()) };
+        status.check("cuDeviceGetAttribute", || format!("asking for the shared memory of {name}"))?;
         let context = named("cuDevicePrimaryCtxRetain", Context::new(device))?;
         let info = DeviceInfo {
             name,
@@ -106,6 +113,7 @@ impl CudaDevice {
             id,
             info,
             driver_version: driver.version,
+            shared_bytes: shared_bytes.unsigned_abs(),
             transfer,
             streams: Mutex::default(),
             failures: Mutex::default(),
@@ -120,6 +128,11 @@ impl CudaDevice {
 
     pub(crate) fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// Shared memory that a block may have, bytes.
+    pub(crate) fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
     }
 
     /// Whether the sm_90a image of the kernels is the one that the device loads.

@@ -33,10 +33,13 @@ pub(crate) const JIT_ERROR_LOG_BUFFER: c_uint = 5;
 pub(crate) const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
 pub(crate) const FUNC_MAX_THREADS_PER_BLOCK: c_int = 0;
 pub(crate) const FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+/// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`, which `cust` has no name for.
+pub(crate) const DEVICE_MAX_SHARED_BYTES: c_int = 97;
 pub(crate) const NODE_TYPE_KERNEL: c_uint = 0;
 
 unsafe extern "C" {
     pub(crate) fn cuInit(flags: c_uint) -> Status;
+    pub(crate) fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> Status;
     pub(crate) fn cuGetErrorName(status: c_uint, name: *mut *const c_char) -> Status;
     pub(crate) fn cuGetErrorString(status: c_uint, text: *mut *const c_char) -> Status;
     pub(crate) fn cuCtxSetCurrent(context: CUcontext) -> Status;
