@@ -100,9 +100,17 @@ pub fn config(precision: Precision) -> Config {
     config.capacity = 256;
     config.batch = 33;
     config.causal.every = 2;
-    config.learners.temporal = false;
-    config.learners.iqn = false;
-    config.learners.attention = false;
+    for learner in [
+        &mut config.learners.temporal,
+        &mut config.learners.attention,
+        &mut config.learners.iqn,
+        &mut config.learners.iql,
+        &mut config.learners.selectivity,
+        &mut config.learners.denoise,
+        &mut config.learners.risk,
+    ] {
+        *learner = false;
+    }
     config
 }
 

@@ -14,7 +14,7 @@ use crate::program::{Program, ensure_has, json_of};
 /// Two epochs on hardly more bars than the parts of a fold need. Statistics of Q are due at the last step.
 pub const SHORT: [&str; 5] = ["seed=3", "sim.bars=1100", "epochs=2", "steps_per_epoch=25", "bars_per_epoch=16"];
 
-/// What is off in the preset, and often enough to be seen in a short run.
+/// The learners beside the core, with what is off or seldom due in the preset often enough to be seen in a short run.
 pub const EVERY_LEARNER: [&str; 11] = [
     "learners.temporal=true",
     "learners.attention=true",
@@ -220,8 +220,7 @@ fn the_graph_has_the_children_of_a_step(device: &Device) -> Outcome {
     let graph = program.json(&["graph"])?;
     let children = graph["children"].as_array().ok_or("no list")?;
     let names: Vec<&str> = children.iter().filter_map(|child| child["name"].as_str()).collect();
-    // The auxiliary children have no launch in the preset.
-    let mut want = vec!["counters", "per_sample", "spectral", "ddqn", "forward", "adam_grad"];
+    let mut want = vec!["counters", "per_sample", "spectral", "ddqn", "forward", "aux", "post_aux", "adam_grad"];
     want.extend(["maintenance", "adam_update", "iql_modulate", "per_priority"]);
     ensure!(names == want, "{names:?}");
     let edges = graph["edges"].as_array().ok_or("no list")?;

@@ -1,6 +1,6 @@
 //! Replays of the step's graph: what they draw, and that they are the step without the graph.
 
-use host::config::{Config, DataSource, Preset, Sampler};
+use host::config::{Config, DataSource, Learners, Preset, Sampler};
 use host::device::{Device, DeviceChoice};
 use onegraph_tests::lab::{Numbers, bits};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -30,10 +30,8 @@ fn config(batch: usize) -> Config {
     let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
     let mut config = Config { seed: 0xfeed_0123_4567, capacity: CAPACITY, batch, depth_keep_last: 0.5, ..preset };
     // Relabelled rows keep their priority, which hides what these tests look at.
-    config.learners.her = false;
-    config.learners.temporal = true;
-    config.learners.iqn = true;
-    config.learners.attention = true;
+    let learners = config.learners;
+    config.learners = Learners { her: false, iql: false, selectivity: false, denoise: false, risk: false, ..learners };
     config
 }
 

@@ -23,19 +23,19 @@ pub fn cases() -> Vec<Case> {
 
 fn learner(device: &Device, everything: bool) -> Result<Learner, Failed> {
     let mut config = Config::preset(Preset::Tiny, DataSource::Simulator);
+    let on = &mut config.learners;
+    for learner in [
+        &mut on.temporal,
+        &mut on.attention,
+        &mut on.iqn,
+        &mut on.iql,
+        &mut on.selectivity,
+        &mut on.denoise,
+        &mut on.risk,
+    ] {
+        *learner = everything;
+    }
     if everything {
-        let on = &mut config.learners;
-        for learner in [
-            &mut on.temporal,
-            &mut on.attention,
-            &mut on.iqn,
-            &mut on.iql,
-            &mut on.selectivity,
-            &mut on.denoise,
-            &mut on.risk,
-        ] {
-            *learner = true;
-        }
         config.prune.final_sparsity = 0.5;
     }
     Learner::new(device, config, &[])
