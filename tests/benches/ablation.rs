@@ -1,0 +1,307 @@
+//! What each learner brings: trains the whole agent, the agent with each learner left out, pruned, and its core alone on the same
+//! seeds, and prints a table of paired differences.
+//!
+//! `ablation [--preset small] [--sim mean-reverting] [--data FILE] [--seeds N] [--jobs N] [--only PART] [--bars N]
+//! [--device auto|cuda|cpu] [--json FILE]`. Runs stand side by side, `--jobs` of them, in one process, so that a GPU has the kernels of
+//! several at a time; steps are timed one variant after the other. With `--data` a market file stands in for the simulator.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clap::{Parser, ValueEnum};
+use host::config::{Config, DataSource, Learners, Preset};
+use host::data::simulate::{Market, Simulation, deviations};
+use host::data::{Bars, ReadOptions};
+use host::device::{Device, DeviceChoice};
+use host::interrupt::Interrupt;
+use host::market::walk_forward::walk_forward;
+use host::metrics::EpochMetrics;
+use host::progress::{Progress, Total};
+use host::run::{BarsRecord, RunFolder, RunRecord};
+use host::train::{Run, RunEnd, Trainer};
+use serde::Serialize;
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// What each learner brings.
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long, value_enum, default_value = "small")]
+    preset: Preset,
+    /// The simulated market.
+    #[arg(long, value_enum, default_value = "mean-reverting")]
+    sim: Simulated,
+    /// Its length; the preset's by default.
+    #[arg(long, value_name = "N")]
+    bars: Option<u32>,
+    /// A market file in place of the simulator.
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// Seeds, from 1 on.
+    #[arg(long, default_value_t = 5)]
+    seeds: u64,
+    /// Runs side by side.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Only variants whose name has this, beside the whole agent.
+    #[arg(long, value_name = "PART", default_value = "")]
+    only: String,
+    #[arg(long, value_enum, default_value = "auto")]
+    device: On,
+    /// Every run's numbers.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What `cargo bench` adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Simulated {
+    Regimes,
+    MeanReverting,
+    RandomWalk,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum On {
+    Auto,
+    Cuda,
+    Cpu,
+}
+
+/// An agent, and how it differs from the whole one.
+#[derive(Clone)]
+struct Variant {
+    name: String,
+    change: fn(&mut Config),
+}
+
+/// One run's numbers.
+#[derive(Clone, Debug, Serialize)]
+struct Numbers {
+    variant: String,
+    seed: u64,
+    sharpe: f64,
+    /// Of Sharpe, 95%.
+    interval: [f64; 2],
+    log_growth: f64,
+    /// What it earned of what the threshold rule did, where there is one.
+    share: Option<f64>,
+    n_trades: u64,
+    /// Means of the last five epochs' last steps.
+    loss: f64,
+    mse: f64,
+}
+
+const WHOLE: &str = "whole agent";
+
+fn variants() -> Vec<Variant> {
+    macro_rules! without {
+        ($($name:ident)*) => {
+            vec![$(Variant {
+                name: concat!("without ", stringify!($name)).to_owned(),
+                change: |config| config.learners.$name = false,
+            }),*]
+        };
+    }
+    let mut variants = vec![Variant { name: WHOLE.to_owned(), change: |_| {} }];
+    variants.extend(without!(temporal attention iqn iql selectivity denoise risk her vaccine cql));
+    variants.extend(without!(film spectral depth selection spacing adaptive_clip causal));
+    variants.push(Variant { name: "pruned to 0.5".to_owned(), change: |config| config.prune.final_sparsity = 0.5 });
+    let core: fn(&mut Config) = |config| {
+        let (temporal, attention, iqn, iql, selectivity) = (false, false, false, false, false);
+        let (denoise, risk, her, vaccine) = (false, false, false, false);
+        let rest = config.learners.clone();
+        config.learners = Learners { temporal, attention, iqn, iql, selectivity, denoise, risk, her, vaccine, ..rest };
+    };
+    variants.push(Variant { name: "core alone".to_owned(), change: core });
+    variants
+}
+
+impl Arguments {
+    fn config(&self, variant: &Variant, seed: u64) -> Config {
+        let source = if self.data.is_some() { DataSource::Files } else { DataSource::Simulator };
+        let mut config = Config { seed, ..Config::preset(self.preset, source) };
+        // The best agent is kept all the same.
+        config.checkpoint_every = config.epochs;
+        config.sim.market = match self.sim {
+            Simulated::Regimes => Market::Regimes,
+            Simulated::MeanReverting => Market::MeanReverting,
+            Simulated::RandomWalk => Market::RandomWalk,
+        };
+        config.sim.bars = self.bars.unwrap_or(config.sim.bars);
+        (variant.change)(&mut config);
+        config
+    }
+
+    fn bars(&self, config: &Config) -> Result<Bars, Failed> {
+        let Some(path) = &self.data else {
+            return Ok(Simulation { market: config.sim.market, n_bars: config.sim.bars, seed: config.seed }.bars());
+        };
+        Ok(host::data::read(path, &ReadOptions::default())?.accept(0)?.0)
+    }
+
+    /// Trains a variant on a seed, and tests it.
+    fn run(&self, device: &Device, variant: &Variant, seed: u64) -> Result<Numbers, Failed> {
+        let config = self.config(variant, seed);
+        let (bars, parent) = (self.bars(&config)?, tempfile::tempdir()?);
+        let record = RunRecord {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: Vec::new(),
+            backend: device.backend_name().to_owned(),
+            device: device.info().name,
+            preset: self.preset,
+            seed,
+            config_fingerprint: config.fingerprint(),
+            data: None,
+            bars: BarsRecord::new(&bars),
+            started: RunRecord::started_now(),
+        };
+        let folder = RunFolder::create(Some(&parent.path().join("run")), &config, &record)?;
+        let returns = self.data.is_none() && matches!(self.sim, Simulated::MeanReverting);
+        let known = returns.then(|| deviations(&bars));
+        let (interrupt, deviations) = (&Interrupt::default(), known.as_deref());
+        let total = Total { epochs: config.folds as u32 * config.epochs, resumed_at: 0, folds: config.folds as u32 };
+        let run = Run { device, config: &config, bars: &bars, folder: &folder, interrupt, deviations };
+        let RunEnd::Done(tested) = run.train(&mut Progress::start(total, true))? else {
+            return Err("a run was interrupted".into());
+        };
+        let lines = std::fs::read_to_string(folder.path().join("metrics.jsonl"))?;
+        let epochs = lines.lines().map(serde_json::from_str).collect::<Result<Vec<EpochMetrics>, _>>()?;
+        let last = &epochs[epochs.len().saturating_sub(5)..];
+        let agent = &tested.agent;
+        let rule = tested.baselines.iter().find(|baseline| baseline.name == "threshold_rule");
+        Ok(Numbers {
+            variant: variant.name.clone(),
+            seed,
+            sharpe: agent.sharpe,
+            interval: [agent.sharpe_interval.low, agent.sharpe_interval.high],
+            log_growth: agent.log_growth,
+            share: rule.map(|rule| agent.log_growth / rule.performance.log_growth),
+            n_trades: agent.n_trades,
+            loss: mean(last.iter().map(|epoch| epoch.loss)),
+            mse: mean(last.iter().map(|epoch| epoch.mse)),
+        })
+    }
+
+    /// Microseconds of a step, launched back to back with nothing beside it.
+    fn step_us(&self, device: &Device, variant: &Variant) -> Result<f64, Failed> {
+        const N_STEPS: u32 = 200;
+        let config = self.config(variant, 1);
+        let bars = self.bars(&config)?;
+        let fold = walk_forward(bars.len(), config.folds, config.episode_len as usize)?.remove(0);
+        let mut trainer = Trainer::new(device, &config, &bars)?;
+        trainer.begin_fold(&fold)?;
+        trainer.warm_up()?;
+        let mut steps = |n: u32| -> Result<f64, Failed> {
+            let started = Instant::now();
+            (0..n).try_for_each(|_| trainer.step())?;
+            trainer.finish_steps()?;
+            Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(n))
+        };
+        steps(N_STEPS / 10)?;
+        steps(N_STEPS)
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = values.fold((0.0, 0), |(sum, n), value| (sum + value, n + 1));
+    sum / f64::from(n)
+}
+
+/// Mean of paired differences and half of its 95% interval by Student's t.
+fn difference(ours: &[f64], base: &[f64]) -> (f64, f64) {
+    /// Two-sided 95% quantiles, by degrees of freedom from 1.
+    const T: [f64; 9] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
+    let gaps: Vec<f64> = ours.iter().zip(base).map(|(ours, base)| ours - base).collect();
+    let (n, middle) = (gaps.len() as f64, mean(gaps.iter().copied()));
+    if gaps.len() < 2 {
+        return (middle, f64::NAN);
+    }
+    let variance = gaps.iter().map(|gap| (gap - middle).powi(2)).sum::<f64>() / (n - 1.0);
+    (middle, T.get(gaps.len() - 2).copied().unwrap_or(1.96) * (variance / n).sqrt())
+}
+
+fn work() -> Result<(), Failed> {
+    let arguments = Arguments::parse();
+    let choice = match arguments.device {
+        On::Auto => DeviceChoice::Auto,
+        On::Cuda => DeviceChoice::Cuda,
+        On::Cpu => DeviceChoice::Cpu,
+    };
+    let device = Device::open(choice)?;
+    let wanted = |variant: &Variant| variant.name == WHOLE || variant.name.contains(&arguments.only);
+    let variants: Vec<Variant> = variants().into_iter().filter(wanted).collect();
+    // Seed by seed, so that what is there when time runs out is paired.
+    let jobs: Vec<(u64, &Variant)> =
+        (1..=arguments.seeds).flat_map(|seed| variants.iter().map(move |variant| (seed, variant))).collect();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let started = Instant::now();
+    let worker = || -> Result<(), Failed> {
+        while let Some((seed, variant)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let numbers = arguments.run(&device, variant, *seed)?;
+            let seconds = started.elapsed().as_secs();
+            eprintln!("{seconds} s: {}, seed {seed}: Sharpe {:.1}", variant.name, numbers.sharpe);
+            done.lock().expect("no worker panics").insert((variant.name.clone(), *seed), numbers);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..arguments.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    let done = done.into_inner().expect("no worker panics");
+    if let Some(path) = &arguments.json {
+        let numbers: Vec<&Numbers> = done.values().collect();
+        std::fs::write(path, serde_json::to_string_pretty(&numbers)? + "\n")?;
+    }
+    let of = |variant: &Variant, field: fn(&Numbers) -> f64| -> Vec<f64> {
+        (1..=arguments.seeds).map(|seed| field(&done[&(variant.name.clone(), seed)])).collect()
+    };
+    let has_rule = done.values().all(|numbers| numbers.share.is_some());
+    let earned: fn(&Numbers) -> f64 =
+        if has_rule { |numbers| numbers.share.unwrap_or(f64::NAN) } else { |numbers| numbers.log_growth };
+    let what = if has_rule { "share of the rule" } else { "sum of log returns" };
+    println!("{}, {} backend, {} seeds", device.info().name, device.backend_name(), arguments.seeds);
+    println!(
+        "| variant | Sharpe | less the whole agent's | {what} | less the whole agent's | trades | loss | mse | step, us |"
+    );
+    println!("|{}", "---|".repeat(9));
+    for variant in &variants {
+        let column = |field: fn(&Numbers) -> f64, digits: usize| {
+            let (ours, base) = (of(variant, field), of(&variants[0], field));
+            let (gap, half) = difference(&ours, &base);
+            let gap =
+                if variant.name == WHOLE { "-".to_owned() } else { format!("{gap:+.digits$} ± {half:.digits$}") };
+            format!("{:.digits$} | {gap}", mean(ours.into_iter()))
+        };
+        let average = |field: fn(&Numbers) -> f64| mean(of(variant, field).into_iter());
+        println!(
+            "| {} | {} | {} | {:.0} | {:.3} | {:.4} | {:.0} |",
+            variant.name,
+            column(|numbers| numbers.sharpe, 1),
+            column(earned, if has_rule { 2 } else { 4 }),
+            average(|numbers| numbers.n_trades as f64),
+            average(|numbers| numbers.loss),
+            average(|numbers| numbers.mse),
+            arguments.step_us(&device, variant)?,
+        );
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
