@@ -140,9 +140,7 @@ fn another_file_is_traded_as_a_whole() {
 fn the_future_of_another_file_changes_nothing_before_it() {
     const COMMON: usize = 700;
     let folder = tempfile::tempdir().expect("a folder");
-    // A policy that trades: after 16 steps not every seed's does, and selectivity would keep it flat.
-    let run = trained(folder.path(), &["--set", "learners.selectivity=false", "--seed", "3"]);
-    let run = RunFolder::open(Path::new(&run)).unwrap();
+    let run = RunFolder::open(Path::new(&trained(folder.path(), &[]))).unwrap();
     let best = run.best_checkpoint(1).unwrap().expect("a checkpoint");
     let checkpoint = Checkpoint::open(&run.checkpoint_path(best)).unwrap();
     let device = Device::open(DeviceChoice::Cpu).unwrap();

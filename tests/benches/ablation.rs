@@ -136,6 +136,10 @@ impl Arguments {
             Simulated::RandomWalk => Market::RandomWalk,
         };
         config.sim.bars = self.bars.unwrap_or(config.sim.bars);
+        let (temporal, attention, iqn, iql) = (true, true, true, true);
+        let (selectivity, denoise, risk) = (true, true, true);
+        let rest = config.learners.clone();
+        config.learners = Learners { temporal, attention, iqn, iql, selectivity, denoise, risk, ..rest };
         (variant.change)(&mut config);
         config
     }

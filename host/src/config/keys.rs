@@ -157,7 +157,7 @@ keys! {
         /// Slots N of the replay ring.
         capacity: usize = [1 << 12, 1 << 16, 1 << 20], power_of_two(64, 1 << 27), "transitions";
         /// Learning rate of every optimiser, constant.
-        lr: f64 = [2e-3, 1e-3, 3e-4], above(0.0, 1.0), "a step";
+        lr: f64 = [2e-3, 2e-3, 3e-4], above(0.0, 1.0), "a step";
         /// Control clip: bound on the gradient's norm at the first update, and the most that the adaptive clip allows.
         clip: f64 = [10.0; 3], above(0.0, 1e6), "gradient norm";
         /// Decoupled decay of matrices.
@@ -267,9 +267,9 @@ keys! {
     /// Parts of the agent, each of which can be left out.
     learners: Learners {
         /// Mamba2 block over the window.
-        temporal: bool = [true; 3], Range::Switch, "-";
+        temporal: bool = [false; 3], Range::Switch, "-";
         /// Attention over bars and channels.
-        attention: bool = [true; 3], Range::Switch, "-";
+        attention: bool = [false; 3], Range::Switch, "-";
         /// Modulation of the trunk by the internal state vector.
         film: bool = [true; 3], Range::Switch, "-";
         /// Spectral norm of the trunk's matrices.
@@ -283,17 +283,17 @@ keys! {
         /// Conservative Q-learning.
         cql: bool = [true; 3], Range::Switch, "-";
         /// Implicit quantile head.
-        iqn: bool = [true; 3], Range::Switch, "-";
+        iqn: bool = [false; 3], Range::Switch, "-";
         /// Implicit Q-learning, and the modulation of TD errors by its advantage.
-        iql: bool = [true; 3], Range::Switch, "-";
+        iql: bool = [false; 3], Range::Switch, "-";
         /// Hindsight experience replay, its term in the reward included.
         her: bool = [true; 3], Range::Switch, "-";
         /// Selectivity.
-        selectivity: bool = [true; 3], Range::Switch, "-";
+        selectivity: bool = [false; 3], Range::Switch, "-";
         /// Denoising bottleneck.
-        denoise: bool = [true; 3], Range::Switch, "-";
+        denoise: bool = [false; 3], Range::Switch, "-";
         /// Movement of the CVaR level.
-        risk: bool = [true; 3], Range::Switch, "-";
+        risk: bool = [false; 3], Range::Switch, "-";
         /// Pruning, if `prune.final` is above 0.
         pruning: bool = [true; 3], Range::Switch, "-";
         /// Gradient vaccine.

@@ -266,9 +266,9 @@ fn memory_is_the_sum_of_its_parts() {
     assert_eq!(estimate.check(usize::MAX, "a GPU"), Ok(()));
     let message = estimate.check(1 << 30, "a GPU").unwrap_err().to_string();
     assert_has(&message, &["on a GPU, which has 1.0 GiB free", "replay ring 3.1 GiB + ", "smaller preset"]);
-    let mut without_iqn = full.clone();
-    without_iqn.learners.iqn = false;
-    let more = estimate.total_bytes - without_iqn.memory_estimate(200_000).total_bytes;
+    let mut with_iqn = full.clone();
+    with_iqn.learners.iqn = true;
+    let more = with_iqn.memory_estimate(200_000).total_bytes - estimate.total_bytes;
     // Eight quantiles a row: 512 products as bf16 and their gradients as f32, 128 hidden units as f32 and bf16 and their gradients
     // as bf16, 16 outputs twice as f32 and once as bf16; a gradient of h and a loss.
     assert_eq!(more, 8192 * (8 * (512 * 6 + 128 * 8 + 16 * 10) + 513 * 4));

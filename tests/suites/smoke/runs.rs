@@ -14,7 +14,7 @@ use crate::program::{Program, ensure_has, json_of};
 /// Two epochs on hardly more bars than the parts of a fold need. Statistics of Q are due at the last step.
 pub const SHORT: [&str; 5] = ["seed=3", "sim.bars=1100", "epochs=2", "steps_per_epoch=25", "bars_per_epoch=16"];
 
-/// The learners beside the core, with what is off or seldom due in the preset often enough to be seen in a short run.
+/// What is off in the preset, and often enough to be seen in a short run.
 pub const EVERY_LEARNER: [&str; 11] = [
     "learners.temporal=true",
     "learners.attention=true",
@@ -217,7 +217,8 @@ fn i1_an_audit_finds_one_launch_a_step(device: &Device) -> Outcome {
 
 fn the_graph_has_the_children_of_a_step(device: &Device) -> Outcome {
     let program = Program::new(device)?;
-    let graph = program.json(&["graph"])?;
+    let learners = EVERY_LEARNER.iter().flat_map(|set| ["--set", set]);
+    let graph = program.json(&["graph"].into_iter().chain(learners).collect::<Vec<_>>())?;
     let children = graph["children"].as_array().ok_or("no list")?;
     let names: Vec<&str> = children.iter().filter_map(|child| child["name"].as_str()).collect();
     let mut want = vec!["counters", "per_sample", "spectral", "ddqn", "forward", "aux", "post_aux", "adam_grad"];

@@ -3,7 +3,7 @@
 
 use gpu_kernels::c51::row_loss;
 use host::agent::layout::Group;
-use host::config::{Config, DataSource, Preset};
+use host::config::{Config, DataSource, Learners, Preset};
 use host::device::{Buffer, Device};
 use onegraph_tests::lab::{Numbers, bits};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -196,7 +196,9 @@ const BATCH: usize = 32;
 fn learner(device: &Device, iqn: bool) -> Result<Learner, Failed> {
     let preset = Config::preset(Preset::Tiny, DataSource::Simulator);
     let mut config = Config { seed: 11, capacity: CAPACITY, batch: BATCH, ..preset };
-    config.learners.iqn = iqn;
+    let learners = config.learners;
+    let (temporal, attention, iql, selectivity, denoise, risk) = (true, true, true, true, true, true);
+    config.learners = Learners { temporal, attention, iqn, iql, selectivity, denoise, risk, ..learners };
     let mut numbers = Numbers::new(23);
     let mut row = |_| 2.0 * numbers.unit() as f32 - 1.0;
     let width = state_dim(config.window as usize);

@@ -31,7 +31,7 @@ fn config(batch: usize) -> Config {
     let mut config = Config { seed: 0xfeed_0123_4567, capacity: CAPACITY, batch, depth_keep_last: 0.5, ..preset };
     // Relabelled rows keep their priority, which hides what these tests look at.
     let learners = config.learners;
-    config.learners = Learners { her: false, iql: false, selectivity: false, denoise: false, risk: false, ..learners };
+    config.learners = Learners { her: false, temporal: true, attention: true, iqn: true, ..learners };
     config
 }
 

@@ -14,10 +14,10 @@ use host::run::{BarsRecord, Checkpoint, CheckpointId, RunFolder, RunRecord};
 use host::train::{Run, RunEnd, TrainError};
 use onegraph_tests::{Failed, Outcome, ensure};
 
-/// The preset `tiny` without IQL, selectivity, denoise and risk.
+/// The preset `tiny` with the temporal block, the attention and IQN.
 pub fn tiny() -> Config {
     let mut config = Config { seed: 3, epochs: 4, ..Config::preset(Preset::Tiny, DataSource::Simulator) };
-    config.learners = Learners { iql: false, selectivity: false, denoise: false, risk: false, ..config.learners };
+    config.learners = Learners { temporal: true, attention: true, iqn: true, ..config.learners };
     config
 }
 
