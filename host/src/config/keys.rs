@@ -164,7 +164,7 @@ keys! {
         weight_decay: f64 = [1e-4; 3], from(0.0, 1.0), "a step, times lr";
         /// Rate of the target network's moving average at a fold's start.
         tau_init: f64 = [0.05, 0.05, 0.01], above(0.0, 1.0), "a step";
-        /// The same rate at a fold's end; the way between is a half cosine.
+        /// The same rate at a fold's end; the way between is a half cosine. Both are multiplied by 0.5 + 0.5 health.
         tau_final: f64 = [0.01, 0.01, 0.001], above(0.0, 1.0), "a step";
         /// Exploration rate at a fold's start.
         e_start: f64 = [1.0; 3], from(0.0, 1.0), "probability";
