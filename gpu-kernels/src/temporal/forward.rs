@@ -14,7 +14,7 @@ use crate::tile_product::{EACH_ROWS, FOUR_COLUMNS, Rows, Separate, four_dots};
 
 /// Launch of [`temporal_forward()`] for `n_rows` rows of `window` bars, in blocks of `n_threads`: 256 on a GPU, 1 on the CPU.
 pub const fn temporal_forward_shape(n_rows: usize, window: usize, n_threads: u32) -> LaunchShape {
-    // Two blocks a multiprocessor of an H200.
+    // Two blocks a multiprocessor of an H200, one behind the other: a thread takes some 200 registers.
     LaunchShape::linear(n_tile_blocks(n_rows, window, 264) as u32, n_threads).with_shared(Operands::end(Made::BYTES))
 }
 

@@ -77,3 +77,18 @@ pub fn percentile(mut values: Vec<f64>, p: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() as f64 * p) as usize]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_count_from_the_least() {
+        let hundred: Vec<f64> = (0..100).rev().map(f64::from).collect();
+        assert_eq!(percentile(hundred.clone(), 0.0), 0.0);
+        assert_eq!(percentile(hundred.clone(), 0.99), 99.0);
+        assert_eq!(median(hundred), 50.0, "the upper of the two in the middle");
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(percentile(vec![7.0], 0.99), 7.0);
+    }
+}
