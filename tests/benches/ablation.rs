@@ -1,11 +1,13 @@
 //! What each learner brings: trains the whole agent, the agent with each learner left out, pruned, and its core alone on the same
 //! seeds, and prints a table of paired differences.
 //!
-//! `ablation [--preset small] [--sim mean-reverting] [--data FILE] [--seeds N] [--jobs N] [--only PART] [--bars N]
-//! [--device auto|cuda|cpu] [--json FILE]`. Runs stand side by side, `--jobs` of them, in one process, so that a GPU has the kernels of
-//! several at a time; steps are timed one variant after the other. With `--data` a market file stands in for the simulator.
+//! `ablation [--preset small] [--sim mean-reverting] [--data FILE] [--set key=value]... [--seeds FIRST..LAST] [--jobs N] [--only PART]
+//! [--minutes N] [--device auto|cuda|cpu] [--json FILE]`. Runs stand side by side, `--jobs` of them, in one process, so that a GPU has the
+//! kernels of several at a time; steps are timed one variant after the other. With `--data` a market file stands in for the
+//! simulator. No run begins after `--minutes`: the table then has the seeds that every variant has finished.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -14,7 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use host::config::{Config, DataSource, Learners, Preset};
+use host::config::{Config, DataSource, Layers, Learners, Preset};
 use host::data::simulate::{Market, Simulation, deviations};
 use host::data::{Bars, ReadOptions};
 use host::device::{Device, DeviceChoice};
@@ -36,15 +38,18 @@ struct Arguments {
     /// The simulated market.
     #[arg(long, value_enum, default_value = "mean-reverting")]
     sim: Simulated,
-    /// Its length; the preset's by default.
-    #[arg(long, value_name = "N")]
-    bars: Option<u32>,
     /// A market file in place of the simulator.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Seeds, from 1 on.
-    #[arg(long, default_value_t = 5)]
-    seeds: u64,
+    /// A key of every variant's configuration.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Seeds, first and last.
+    #[arg(long, value_name = "FIRST..LAST", default_value = "1..5", value_parser = seeds)]
+    seeds: RangeInclusive<u64>,
+    /// Minutes after which no run begins.
+    #[arg(long, value_name = "N", default_value_t = f64::INFINITY)]
+    minutes: f64,
     /// Runs side by side.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
@@ -59,6 +64,14 @@ struct Arguments {
     /// What `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let ends = text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    match ends {
+        Some((first, last)) if first <= last => Ok(first..=last),
+        _ => Err("first and last seed are asked for, as in 1..5".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -94,6 +107,9 @@ struct Numbers {
     /// What it earned of what the threshold rule did, where there is one.
     share: Option<f64>,
     n_trades: u64,
+    /// Mean position, of the most that it may hold.
+    position: f64,
+    time_in_market: f64,
     /// Means of the last five epochs' last steps.
     loss: f64,
     mse: f64,
@@ -125,9 +141,11 @@ fn variants() -> Vec<Variant> {
 }
 
 impl Arguments {
-    fn config(&self, variant: &Variant, seed: u64) -> Config {
+    fn config(&self, variant: &Variant, seed: u64) -> Result<Config, Failed> {
         let source = if self.data.is_some() { DataSource::Files } else { DataSource::Simulator };
-        let mut config = Config { seed, ..Config::preset(self.preset, source) };
+        let mut layers = Layers::new(self.preset, source);
+        self.set.iter().try_for_each(|assignment| layers.set(assignment))?;
+        let mut config = Config { seed, ..layers.finish()? };
         // The best agent is kept all the same.
         config.checkpoint_every = config.epochs;
         config.sim.market = match self.sim {
@@ -135,13 +153,12 @@ impl Arguments {
             Simulated::MeanReverting => Market::MeanReverting,
             Simulated::RandomWalk => Market::RandomWalk,
         };
-        config.sim.bars = self.bars.unwrap_or(config.sim.bars);
         let (temporal, attention, iqn, iql) = (true, true, true, true);
         let (selectivity, denoise, risk) = (true, true, true);
         let rest = config.learners.clone();
         config.learners = Learners { temporal, attention, iqn, iql, selectivity, denoise, risk, ..rest };
         (variant.change)(&mut config);
-        config
+        Ok(config)
     }
 
     fn bars(&self, config: &Config) -> Result<Bars, Failed> {
@@ -153,7 +170,7 @@ impl Arguments {
 
     /// Trains a variant on a seed, and tests it.
     fn run(&self, device: &Device, variant: &Variant, seed: u64) -> Result<Numbers, Failed> {
-        let config = self.config(variant, seed);
+        let config = self.config(variant, seed)?;
         let (bars, parent) = (self.bars(&config)?, tempfile::tempdir()?);
         let record = RunRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -189,6 +206,8 @@ impl Arguments {
             log_growth: agent.log_growth,
             share: rule.map(|rule| agent.log_growth / rule.performance.log_growth),
             n_trades: agent.n_trades,
+            position: agent.exposure / mean(tested.folds.iter().map(|fold| fold.kelly_cap)),
+            time_in_market: agent.time_in_market,
             loss: mean(last.iter().map(|epoch| epoch.loss)),
             mse: mean(last.iter().map(|epoch| epoch.mse)),
         })
@@ -197,7 +216,7 @@ impl Arguments {
     /// Microseconds of a step, launched back to back with nothing beside it.
     fn step_us(&self, device: &Device, variant: &Variant) -> Result<f64, Failed> {
         const N_STEPS: u32 = 200;
-        let config = self.config(variant, 1);
+        let config = self.config(variant, *self.seeds.start())?;
         let bars = self.bars(&config)?;
         let fold = walk_forward(bars.len(), config.folds, config.episode_len as usize)?.remove(0);
         let mut trainer = Trainer::new(device, &config, &bars)?;
@@ -244,14 +263,20 @@ fn work() -> Result<(), Failed> {
     let variants: Vec<Variant> = variants().into_iter().filter(wanted).collect();
     // Seed by seed, so that what is there when time runs out is paired.
     let jobs: Vec<(u64, &Variant)> =
-        (1..=arguments.seeds).flat_map(|seed| variants.iter().map(move |variant| (seed, variant))).collect();
+        arguments.seeds.clone().flat_map(|seed| variants.iter().map(move |variant| (seed, variant))).collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let started = Instant::now();
     let worker = || -> Result<(), Failed> {
         while let Some((seed, variant)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if started.elapsed().as_secs_f64() > 60.0 * arguments.minutes {
+                break;
+            }
             let numbers = arguments.run(&device, variant, *seed)?;
-            let seconds = started.elapsed().as_secs();
-            eprintln!("{seconds} s: {}, seed {seed}: Sharpe {:.1}", variant.name, numbers.sharpe);
+            let (seconds, earned) = (started.elapsed().as_secs(), numbers.share.unwrap_or(numbers.log_growth));
+            eprintln!(
+                "{seconds} s: {}, seed {seed}: Sharpe {:.1}, earned {earned:.2}, position {:.2}, in the market {:.2}",
+                variant.name, numbers.sharpe, numbers.position, numbers.time_in_market
+            );
             done.lock().expect("no worker panics").insert((variant.name.clone(), *seed), numbers);
         }
         Ok(())
@@ -265,18 +290,20 @@ fn work() -> Result<(), Failed> {
         let numbers: Vec<&Numbers> = done.values().collect();
         std::fs::write(path, serde_json::to_string_pretty(&numbers)? + "\n")?;
     }
+    let is_whole = |seed: &u64| variants.iter().all(|variant| done.contains_key(&(variant.name.clone(), *seed)));
+    let seeds: Vec<u64> = arguments.seeds.clone().filter(is_whole).collect();
     let of = |variant: &Variant, field: fn(&Numbers) -> f64| -> Vec<f64> {
-        (1..=arguments.seeds).map(|seed| field(&done[&(variant.name.clone(), seed)])).collect()
+        seeds.iter().map(|seed| field(&done[&(variant.name.clone(), *seed)])).collect()
     };
     let has_rule = done.values().all(|numbers| numbers.share.is_some());
     let earned: fn(&Numbers) -> f64 =
         if has_rule { |numbers| numbers.share.unwrap_or(f64::NAN) } else { |numbers| numbers.log_growth };
     let what = if has_rule { "share of the rule" } else { "sum of log returns" };
-    println!("{}, {} backend, {} seeds", device.info().name, device.backend_name(), arguments.seeds);
+    println!("{}, {} backend, seeds {seeds:?}", device.info().name, device.backend_name());
     println!(
-        "| variant | Sharpe | less the whole agent's | {what} | less the whole agent's | trades | loss | mse | step, us |"
+        "| variant | Sharpe | less the whole agent's | {what} | less the whole agent's | position / kelly_cap | trades | loss | mse | step, us |"
     );
-    println!("|{}", "---|".repeat(9));
+    println!("|{}", "---|".repeat(10));
     for variant in &variants {
         let column = |field: fn(&Numbers) -> f64, digits: usize| {
             let (ours, base) = (of(variant, field), of(&variants[0], field));
@@ -287,10 +314,11 @@ fn work() -> Result<(), Failed> {
         };
         let average = |field: fn(&Numbers) -> f64| mean(of(variant, field).into_iter());
         println!(
-            "| {} | {} | {} | {:.0} | {:.3} | {:.4} | {:.0} |",
+            "| {} | {} | {} | {:.2} | {:.0} | {:.3} | {:.4} | {:.0} |",
             variant.name,
             column(|numbers| numbers.sharpe, 1),
             column(earned, if has_rule { 2 } else { 4 }),
+            average(|numbers| numbers.position),
             average(|numbers| numbers.n_trades as f64),
             average(|numbers| numbers.loss),
             average(|numbers| numbers.mse),
