@@ -258,7 +258,6 @@ fn work() -> Result<(), Failed> {
         On::Cuda => DeviceChoice::Cuda,
         On::Cpu => DeviceChoice::Cpu,
     };
-    let device = Device::open(choice)?;
     let wanted = |variant: &Variant| variant.name == WHOLE || variant.name.contains(&arguments.only);
     let variants: Vec<Variant> = variants().into_iter().filter(wanted).collect();
     // Seed by seed, so that what is there when time runs out is paired.
@@ -267,6 +266,8 @@ fn work() -> Result<(), Failed> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let started = Instant::now();
     let worker = || -> Result<(), Failed> {
+        // One opening's transfers wait for all of its streams, so each worker has its own.
+        let device = Device::open(choice)?;
         while let Some((seed, variant)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if started.elapsed().as_secs_f64() > 60.0 * arguments.minutes {
                 break;
@@ -299,6 +300,7 @@ fn work() -> Result<(), Failed> {
     let earned: fn(&Numbers) -> f64 =
         if has_rule { |numbers| numbers.share.unwrap_or(f64::NAN) } else { |numbers| numbers.log_growth };
     let what = if has_rule { "share of the rule" } else { "sum of log returns" };
+    let device = Device::open(choice)?;
     println!("{}, {} backend, seeds {seeds:?}", device.info().name, device.backend_name());
     println!(
         "| variant | Sharpe | less the whole agent's | {what} | less the whole agent's | position / kelly_cap | trades | loss | mse | step, us |"
