@@ -6,48 +6,37 @@
 //! spacing over at its boundary.
 
 use cuda_std::prelude::*;
+use shared_types::isv;
 use shared_types::market::N_BRANCHES;
-use shared_types::{Counters, isv};
 
 use crate::heads::N_ATOMS_MAX;
-use crate::math;
+use crate::{lanes, math};
 
 /// Rate of a spacing's steps.
 pub const SPACING_RATE: f32 = 0.05;
 /// Bound on a spacing.
 pub const SPACING_BOUND: f32 = 3.0;
 
-/// Threads of a block of [`target_mass_partials()`]: one for each branch's atom at most.
-const N_COLUMNS_MAX: usize = N_BRANCHES * N_ATOMS_MAX;
-/// Rows that a block adds up, unless there are more than [`N_BLOCKS_MAX`] times as many.
-const ROWS_A_BLOCK: usize = 64;
-const N_BLOCKS_MAX: usize = 128;
+/// Rows of a stretch, unless there are more than [`N_STRETCHES_MAX`] times as many.
+const ROWS_A_STRETCH: usize = 64;
+const N_STRETCHES_MAX: usize = 128;
+/// Of 16 stretches a thread for each atom.
+const N_THREADS: u32 = 16 * N_ATOMS_MAX as u32;
 
 /// Launch of [`atoms_update()`]: a block a branch.
 pub const fn atoms_update_shape() -> LaunchShape {
     LaunchShape::linear(N_BRANCHES as u32, 1)
 }
 
-/// Blocks of [`target_mass_partials()`] for `n_rows` rows.
-pub const fn n_mass_blocks(n_rows: usize) -> usize {
-    let n = n_rows.div_ceil(ROWS_A_BLOCK);
-    if n == 0 {
-        1
-    } else if n > N_BLOCKS_MAX {
-        N_BLOCKS_MAX
-    } else {
-        n
-    }
-}
-
-/// Launch of [`target_mass_partials()`] for `n_rows` rows: a thread for each atom of each branch.
-pub const fn target_mass_partials_shape(n_rows: usize) -> LaunchShape {
-    LaunchShape::linear(n_mass_blocks(n_rows) as u32, N_COLUMNS_MAX as u32)
-}
-
 /// Launch of [`atom_spacing()`]: a block a branch.
-pub const fn atom_spacing_shape() -> LaunchShape {
-    LaunchShape::linear(N_BRANCHES as u32, N_ATOMS_MAX as u32)
+pub const fn atom_spacing_shape(lanes: u32) -> LaunchShape {
+    LaunchShape::linear(N_BRANCHES as u32, lanes::block_threads(N_THREADS, lanes))
+}
+
+/// Stretches of `n_rows` rows.
+#[inline(always)]
+fn n_stretches(n_rows: usize) -> usize {
+    n_rows.div_ceil(ROWS_A_STRETCH).clamp(1, N_STRETCHES_MAX)
 }
 
 /// Puts the atoms where the spacing says. Shapes: spacing \[4, K - 1\]; bus \[64\], of which it reads the atoms' bounds; atoms
@@ -81,85 +70,56 @@ pub fn atoms_update(spacing: GlobalSlice<f32>, bus: GlobalSlice<f32>, atoms: Glo
     atoms.set(n_widths, v_max);
 }
 
-/// First stage of the mean target: each block's sums over its stretch of rows, row after row; nothing in a step that is not
-/// due.
+/// Where the spacing is to move; the step's end takes it over unless the step is gated
+/// ([`isv_update`](crate::isv::isv_update())).
 ///
-/// Shapes: targets `[B, 4, K]`; counters \[1\]; every in steps, 0 for never; partials [[`n_mass_blocks`] (B), 4, K]. Launch:
-/// [`target_mass_partials_shape`].
-#[kernel]
-pub fn target_mass_partials(
-    targets: GlobalSlice<f32>,
-    counters: GlobalSlice<Counters>,
-    every: u32,
-    n_rows: u32,
-    partials: GlobalSliceMut<f32>,
-) {
-    if !is_due(&counters.get(0), every) {
-        return;
-    }
-    let (n_rows, block, column) = (n_rows as usize, thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
-    let n_columns = (targets.len() as u32 / n_rows as u32) as usize;
-    if column >= n_columns {
-        return;
-    }
-    let stretch = (n_rows as u32).div_ceil(thread::grid_dim_x()) as usize;
-    let end = n_rows.min((block + 1) * stretch);
-    let mut sum = 0.0;
-    for row in block * stretch..end {
-        sum += targets.get(row * n_columns + column);
-    }
-    partials.set(block * n_columns + column, sum);
-}
-
-/// Second stage: moves the spacing, unless the step is gated or not due.
-///
-/// Shapes: partials as [`target_mass_partials()`] leaves them, B = `n_rows`; counters, gate \[1\], gate 0 for a step that is not
-/// gated; spacing \[4, K - 1\]. Launch: [`atom_spacing_shape`].
-#[kernel(cooperative, max_threads = 64)]
-pub fn atom_spacing(
-    partials: GlobalSlice<f32>,
-    counters: GlobalSlice<Counters>,
-    every: u32,
-    gate: GlobalSlice<u32>,
-    n_rows: u32,
-    spacing: GlobalSliceMut<f32>,
-) {
+/// A mean target is the sum of the sums over stretches of rows, each row after row. Shapes: targets `[B, 4, K]`; spacing,
+/// proposed \[4, K - 1\]. Launch: [`atom_spacing_shape`].
+#[kernel(cooperative, conditional, max_threads = 1024)]
+pub fn atom_spacing(targets: GlobalSlice<f32>, spacing: GlobalSlice<f32>, proposed: GlobalSliceMut<f32>) {
+    let sums = shared_slice![f32; N_STRETCHES_MAX * N_ATOMS_MAX];
     let means = shared_slice![f32; N_ATOMS_MAX];
     let moved = shared_slice![f32; N_ATOMS_MAX];
-    if gate.get(0) != 0 || !is_due(&counters.get(0), every) {
-        return;
-    }
-    let (branch, k) = (thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
+    let (branch, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
+    let n_threads = lanes::of_block(N_THREADS);
     let n_widths = spacing.len() / N_BRANCHES;
     let (n_atoms, n_columns) = (n_widths + 1, spacing.len() + N_BRANCHES);
-    if k < n_atoms {
+    let n_rows = targets.len() / n_columns;
+    let n_stretches = n_stretches(n_rows);
+    let n_rows_each = n_rows.div_ceil(n_stretches);
+    for at in (thread..n_stretches * N_ATOMS_MAX).step_by(n_threads) {
+        let (stretch, k) = (at / N_ATOMS_MAX, at % N_ATOMS_MAX);
+        if k < n_atoms {
+            let mut sum = 0.0;
+            for row in stretch * n_rows_each..n_rows.min((stretch + 1) * n_rows_each) {
+                sum += targets.get(row * n_columns + branch * n_atoms + k);
+            }
+            sums.set(at, sum);
+        }
+    }
+    // Between each stretch's sums and the sums of all stretches.
+    thread::sync_threads();
+    for k in (thread..n_atoms).step_by(n_threads) {
         let mut sum = 0.0;
-        for block in 0..partials.len() as u32 / n_columns as u32 {
-            let block = block as usize;
-            sum += partials.get(block * n_columns + branch * n_atoms + k);
+        for stretch in 0..n_stretches {
+            sum += sums.get(stretch * N_ATOMS_MAX + k);
         }
         means.set(k, sum / n_rows as f32);
     }
     // Between each atom's mean and its neighbours' reads.
     thread::sync_threads();
-    let at = branch * n_widths + k;
-    if k < n_widths {
+    let first = branch * n_widths;
+    for k in (thread..n_widths).step_by(n_threads) {
         let mass = 0.5 * (means.get(k) + means.get(k + 1));
-        moved.set(k, spacing.get(at) - SPACING_RATE * (mass - 1.0 / n_widths as f32));
+        moved.set(k, spacing.get(first + k) - SPACING_RATE * (mass - 1.0 / n_widths as f32));
     }
     // Between each width's step and everyone's mean of all.
     thread::sync_threads();
-    if k < n_widths {
+    for k in (thread..n_widths).step_by(n_threads) {
         let mut sum = 0.0;
         for other in 0..n_widths {
             sum += moved.get(other);
         }
-        spacing.set(at, (moved.get(k) - sum / n_widths as f32).clamp(-SPACING_BOUND, SPACING_BOUND));
+        proposed.set(first + k, (moved.get(k) - sum / n_widths as f32).clamp(-SPACING_BOUND, SPACING_BOUND));
     }
-}
-
-/// Whether the step that the counters stand at is one of every `every`.
-#[inline(always)]
-pub(crate) fn is_due(counters: &Counters, every: u32) -> bool {
-    every > 0 && (counters.rng_step as u32).is_multiple_of(every)
 }

@@ -6,9 +6,8 @@
 
 use cuda_std::prelude::*;
 use shared_types::market::{N_BRANCHES, N_FEATURES};
-use shared_types::{Counters, Readback, isv, stream};
+use shared_types::{Readback, stream};
 
-use crate::atoms::is_due;
 use crate::heads::{N_ACTIONS, first_action};
 use crate::lanes::{self, N_LANES};
 use crate::philox;
@@ -39,32 +38,22 @@ pub const fn causal_sensitivity_shape(lanes: u32) -> LaunchShape {
     LaunchShape::linear(1, lanes::block_threads(N_THREADS, lanes))
 }
 
-/// In every `every`th step writes the rows of the pass; in every step whether this is one, for the launches behind it.
+/// Writes the rows of the pass.
 ///
-/// Shapes: states `[B, stride]`, stride a multiple of 4, the last bar's features from `last_bar` on; counters \[1\]; rows
-/// `[(F + 1) R, stride]`; due \[1\]. Launch: [`causal_rows_shape`].
-#[kernel]
+/// Shapes: states `[B, stride]`, stride a multiple of 4, the last bar's features from `last_bar` on; step \[1\], rng_step; rows
+/// `[(F + 1) R, stride]`. Launch: [`causal_rows_shape`].
+#[kernel(conditional)]
 pub fn causal_rows(
     states: GlobalSlice<f32>,
-    counters: GlobalSlice<Counters>,
+    step: GlobalSlice<u32>,
     rows: GlobalSliceMut<f32>,
-    due: GlobalSliceMut<u32>,
     seed: [u32; 2],
-    every: u32,
     stride: u32,
     last_bar: u32,
 ) {
-    let (first, counters) = (thread::index_1d() as usize, counters.get(0));
-    let is_due = is_due(&counters, every);
-    if first == 0 {
-        due.set(0, is_due.into());
-    }
-    if !is_due {
-        return;
-    }
-    let stride = stride as usize;
+    let (first, stride) = (thread::index_1d() as usize, stride as usize);
     let n_rows = rows.len() / stride / (N_FEATURES + 1);
-    let xi = philox::uniform(seed, stream::CAUSAL, counters.rng_step as u32, 0);
+    let xi = philox::uniform(seed, stream::CAUSAL, step.get(0), 0);
     let shift = 1 + (xi * (n_rows - 1) as f32) as usize;
     let n_threads = (thread::grid_dim_x() * thread::block_dim_x()) as usize;
     for at in (first * VECTOR..rows.len()).step_by(n_threads * VECTOR) {
@@ -83,16 +72,17 @@ pub fn causal_rows(
     }
 }
 
-/// Each feature's sensitivity, and their mean for the host and the internal state vector; a mean that is no number is not told.
+/// Each feature's sensitivity, and their mean, for the host and for [`isv_update`](crate::isv::isv_update()); the host is not told a
+/// mean that is no number.
 ///
-/// Shapes: q `[(F + 1) R, 13]` of the pass; sensitivity \[F\]; readback \[1\], of which it writes `causal_mean_sens`; bus \[64\], of
-/// which it writes `CAUSAL_MEAN`. Launch: [`causal_sensitivity_shape`].
+/// Shapes: q `[(F + 1) R, 13]` of the pass; sensitivity \[F\]; mean \[1\]; readback \[1\], of which it writes `causal_mean_sens`.
+/// Launch: [`causal_sensitivity_shape`].
 #[kernel(cooperative, conditional, max_threads = 768, min_blocks = 1)]
 pub fn causal_sensitivity(
     q: GlobalSlice<f32>,
     sensitivity: GlobalSliceMut<f32>,
+    mean: GlobalSliceMut<f32>,
     readback: GlobalSliceMut<Readback>,
-    bus: GlobalSliceMut<f32>,
 ) {
     let n_rows = q.len() / N_ACTIONS / (N_FEATURES + 1);
     if lanes::of_block(N_THREADS) == 1 {
@@ -100,7 +90,7 @@ pub fn causal_sensitivity(
             let sum: f32 = (0..n_rows).map(|row| difference(&q, feature, row, n_rows)).sum();
             sensitivity.set(feature, sum / (n_rows * N_BRANCHES) as f32);
         }
-        tell(&sensitivity, &readback, &bus);
+        tell(&sensitivity, &mean, &readback);
         return;
     }
     let thread = thread::thread_idx_x() as usize;
@@ -116,7 +106,7 @@ pub fn causal_sensitivity(
     // Between each warp's write of its feature and one thread's reads of all.
     thread::sync_threads();
     if thread == 0 {
-        tell(&sensitivity, &readback, &bus);
+        tell(&sensitivity, &mean, &readback);
     }
 }
 
@@ -139,14 +129,14 @@ fn difference(q: &GlobalSlice<f32>, feature: usize, row: usize, n_rows: usize) -
 }
 
 #[inline(always)]
-fn tell(sensitivity: &GlobalSliceMut<f32>, readback: &GlobalSliceMut<Readback>, bus: &GlobalSliceMut<f32>) {
+fn tell(sensitivity: &GlobalSliceMut<f32>, mean: &GlobalSliceMut<f32>, readback: &GlobalSliceMut<Readback>) {
     let mut sum = 0.0;
     for feature in 0..N_FEATURES {
         sum += sensitivity.get(feature);
     }
-    let mean = sum / N_FEATURES as f32;
-    if mean.is_finite() {
-        readback.set(0, Readback { causal_mean_sens: mean, ..readback.get(0) });
-        bus.set(isv::CAUSAL_MEAN, mean);
+    let found = sum / N_FEATURES as f32;
+    mean.set(0, found);
+    if found.is_finite() {
+        readback.set(0, Readback { causal_mean_sens: found, ..readback.get(0) });
     }
 }

@@ -5,6 +5,7 @@
 //! | tau | (tau_final + (tau_init - tau_final) (1 + cos(pi p)) / 2) (0.5 + 0.5 health_e), p = min(adam_t / anneal_steps, 1) |
 //! | beta | beta0 + (1 - beta0) min(adam_t / total_steps, 1) (Schaul et al. 2016, section 3.4) |
 //! | depth_mask of block l of L | 1 with probability 1 - (l / L)(1 - depth_keep_last) (Huang et al. 2016, equation 4), else 0 |
+//! | word of a kind of work that is due every n steps | rng_step where rng_step mod n = 0, else 0 |
 //!
 //! health_e is health as it was at the last epoch boundary, so that tau is smooth within an epoch.
 
@@ -12,7 +13,7 @@ use core::sync::atomic::Ordering;
 
 use cuda_std::atomic::mid::atomic_load_32_system;
 use cuda_std::prelude::*;
-use shared_types::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars, isv, stream};
+use shared_types::{Control, Counters, N_DEPTH_BLOCKS, Schedule, StepScalars, due, isv, stream};
 
 use crate::philox;
 
@@ -21,12 +22,12 @@ pub const fn increment_step_counters_shape() -> LaunchShape {
     LaunchShape::linear(1, 1)
 }
 
-/// Adds 1 to all eight counters, then fills the step's scalars and ISV's tau.
+/// Adds 1 to all eight counters, then fills the step's scalars and ISV's tau, and says what is due.
 ///
 /// The only reader of the control page, once a step: over the bus a read is slow, so the rest of the step uses `scalars`. The
 /// host may write the page at any time: each field is one relaxed load of system scope, and a step may see one field's new
 /// value beside another's old one. Shapes: one element each; `bus` the 64 entries of the internal state vector, of which it
-/// writes tau. Launch: [`increment_step_counters_shape`].
+/// writes tau; `due` a word for each kind of work in [`due`]. Launch: [`increment_step_counters_shape`].
 ///
 /// # Safety
 /// `control` points to one [`Control`], written at the same time by whole fields alone.
@@ -36,6 +37,7 @@ pub unsafe fn increment_step_counters(
     counters: GlobalSliceMut<Counters>,
     scalars: GlobalSliceMut<StepScalars>,
     bus: GlobalSliceMut<f32>,
+    due: GlobalSliceMut<u32>,
     schedule: Schedule,
 ) {
     if thread::index_1d() != 0 {
@@ -48,6 +50,9 @@ pub unsafe fn increment_step_counters(
     counters.set(0, counted);
     scalars.set(0, next);
     bus.set(isv::TAU, next.tau);
+    for work in 0..due::N {
+        due.set(work, due_word(counted.rng_step as u32, schedule.every[work]));
+    }
 }
 
 /// The host's inputs, as they stand now; the fields that are the device's are 0.
@@ -106,6 +111,12 @@ pub fn step_scalars(control: &Control, counters: &Counters, health_at_epoch: f32
         health_at_epoch,
         flags: control.flags,
     }
+}
+
+/// The word of work that is due every `every` steps, never for 0, in step `step`.
+#[inline]
+pub fn due_word(step: u32, every: u32) -> u32 {
+    if every > 0 && step.is_multiple_of(every) { step } else { 0 }
 }
 
 /// min(step / n_steps, 1); 1 when `n_steps` is 0.

@@ -1,4 +1,4 @@
-//! The internal state vector at the end of a step.
+//! The internal state vector at the end of a step, and what of the step's proposals it takes over.
 //!
 //! EMA(x, a): m <- m + a (x - m); the first sample seeds it, a sample that is not finite and a gated step leave it alone. Which
 //! averages have had a sample is a word of bits on the device.
@@ -6,11 +6,17 @@
 //! iqn_readiness = clip(1 - EMA of IQN's loss / its value at the head's first applied update, 0, 1), of updates of that head that are
 //! applied; 0 before.
 //!
+//! What `maintenance` found in a step in which it was due is taken over here, since it runs beside the passes that read the same bus,
+//! and before it is known whether the step is gated: the spacing of the atoms unless the step is, the mean sensitivity if it is a
+//! number.
+//!
 //! health = 1 / ((1 + k)(1 + |loss_ema - loss_slow| / (loss_slow + 1e-6))), k the updates skipped in the last 1,000 steps.
 
 use cuda_std::prelude::*;
-use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, VaccineScalars, isv, learner};
+use shared_types::market::N_BRANCHES;
+use shared_types::{Counters, LossTotals, SKIP_WINDOW, SKIP_WORDS, UpdateScalars, VaccineScalars, due, isv, learner};
 
+use crate::heads::N_ATOMS_MAX;
 use crate::math;
 
 /// Rate of the averages.
@@ -18,20 +24,25 @@ pub const RATE: f32 = 0.01;
 /// Rate of `loss_slow`.
 pub const SLOW_RATE: f32 = 0.001;
 
-/// Launch of [`isv_update()`]: one thread.
+/// A thread for each width of the atoms at least.
+const N_THREADS: usize = N_BRANCHES * N_ATOMS_MAX;
+
+/// Launch of [`isv_update()`]: one block, of which one thread does all but the spacing.
 pub const fn isv_update_shape() -> LaunchShape {
-    LaunchShape::linear(1, 1)
+    LaunchShape::linear(1, N_THREADS as u32)
 }
 
 /// Brings the averages of the losses, the gradient's norm, the TD errors, Q, the rewards and CQL, and IQN's readiness up to the step,
-/// counts a skipped update, and renews the health.
+/// counts a skipped update, renews the health, and takes over what was due.
 ///
 /// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's and IQN's, and vaccine \[1\]
 /// of the same; counters \[1\], of which it reads rng_step; iqn_loss \[1\], IQN's own, or \[0\] with IQN off; iqn_averages \[2\], that
-/// loss's average and first value, in f64 because the readiness is their difference; bus \[64\], of which it writes those averages,
-/// `IQN_READINESS`, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have had a sample, bit by index; window \[33\], as
-/// [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
-#[kernel]
+/// loss's average and first value, in f64 because the readiness is their difference; due, a word for each kind of work in [`due`];
+/// causal_mean \[1\], of [`causal_sensitivity`](crate::causal::causal_sensitivity()), or \[0\] with that off; proposed, of
+/// [`atom_spacing`](crate::atoms::atom_spacing()), and spacing \[4, K - 1\], or both \[0\] with that off; bus \[64\], of which it writes those
+/// averages, `CAUSAL_MEAN`, `IQN_READINESS`, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have had a sample, bit by
+/// index; window \[33\], as [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
+#[kernel(max_threads = 256)]
 pub fn isv_update(
     totals: GlobalSlice<LossTotals>,
     scalars: GlobalSlice<UpdateScalars>,
@@ -39,15 +50,23 @@ pub fn isv_update(
     counters: GlobalSlice<Counters>,
     iqn_loss: GlobalSlice<f32>,
     iqn_averages: GlobalSliceMut<f64>,
+    due: GlobalSlice<u32>,
+    causal_mean: GlobalSlice<f32>,
+    proposed: GlobalSlice<f32>,
+    spacing: GlobalSliceMut<f32>,
     bus: GlobalSliceMut<f32>,
     seeded: GlobalSliceMut<u64>,
     window: GlobalSliceMut<u32>,
 ) {
-    if thread::index_1d() != 0 {
+    let (thread, theta) = (thread::index_1d() as usize, scalars.get(learner::THETA));
+    let gated = theta.gate & UpdateScalars::STEP_GATED != 0;
+    if thread < spacing.len() && !gated && due.get(due::SPACING) != 0 {
+        spacing.set(thread, proposed.get(thread));
+    }
+    if thread != 0 {
         return;
     }
-    let (totals, theta) = (totals.get(0), scalars.get(learner::THETA));
-    let gated = theta.gate & UpdateScalars::STEP_GATED != 0;
+    let totals = totals.get(0);
     if !gated {
         let norm = math::sqrt(theta.squared_norm);
         let mut had = seeded.get(0);
@@ -83,6 +102,9 @@ pub fn isv_update(
             // From 0, and the first sample does not seed it, as in the paper.
             bus.set(isv::VACCINE_COS_EMA, averaged(bus.get(isv::VACCINE_COS_EMA), vaccine.cosine, RATE, true));
         }
+    }
+    if due.get(due::CAUSAL) != 0 && causal_mean.get(0).is_finite() {
+        bus.set(isv::CAUSAL_MEAN, causal_mean.get(0));
     }
     let n_skipped = recorded(&window, counters.get(0).rng_step, gated);
     if gated {

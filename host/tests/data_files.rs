@@ -3,6 +3,9 @@
 //! The files lie in the folder `ONEGRAPH_DATA`, or in `shared/data` beside the checkout. A test whose file is not there
 //! is reported as ignored, never as passed.
 
+mod counted;
+
+use counted::{LIVE_BYTES, PEAK_BYTES};
 use host::data::inspect::Inspection;
 use host::data::simulate::{Market, Simulation};
 use host::data::{Bars, DataError, ReadOptions, read, write_bars};
@@ -14,7 +17,6 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -256,14 +258,14 @@ fn damage(whole: Vec<u8>) -> Result<(), Failed> {
             bytes.truncate(end.index(bytes.len() + 1));
         }
         std::fs::write(&path, &bytes).map_err(|e| TestCaseError::fail(e.to_string()))?;
-        PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
-        let before = LIVE.load(Ordering::Relaxed);
+        PEAK_BYTES.store(LIVE_BYTES.load(Ordering::Relaxed), Ordering::Relaxed);
+        let before = LIVE_BYTES.load(Ordering::Relaxed);
         if let Ok(reading) = read(&path, &ReadOptions::default()) {
             let inspection = Inspection::new(&reading);
             prop_assert!(!inspection.to_string().is_empty());
             prop_assert!(serde_json::to_string(&inspection).is_ok());
         }
-        let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+        let peak = PEAK_BYTES.load(Ordering::Relaxed).saturating_sub(before);
         peak_max.fetch_max(peak, Ordering::Relaxed);
         prop_assert!(peak < PEAK_BYTES_MAX, "reading took {} MiB", peak >> 20);
         Ok(())
@@ -272,32 +274,3 @@ fn damage(whole: Vec<u8>) -> Result<(), Failed> {
     eprintln!("{cases} damaged files of {} bytes: at most {peak_mib} MiB of {limit_mib}", whole.len());
     outcome.map_err(|e| Failed::from(e.to_string()))
 }
-
-/// The system's allocator, counted.
-struct Counted;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-fn grow(bytes: usize) {
-    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(live, Ordering::Relaxed);
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator; only counters are kept beside.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
-        // SAFETY: the caller's promise about `layout` is the system's demand.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `pointer` came from `System` with this layout, as `alloc` above passes everything on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counted = Counted;

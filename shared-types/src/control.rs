@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::assert_layout;
+use crate::{assert_layout, due};
 
 /// The control page, pinned and mapped: the host's only inputs while training, and the stamps of the readback.
 ///
@@ -101,10 +101,10 @@ pub struct Schedule {
     pub seed: [u32; 2],
     /// Probability that the last residual block is kept.
     pub depth_keep_last: f32,
-    /// Zero.
-    pub reserved: u32,
+    /// Steps from one time to the next of each kind of work in [`due`]; 0 for never.
+    pub every: [u32; due::N],
 }
 
-assert_layout!(Schedule, size 32, align 4,
+assert_layout!(Schedule, size 36, align 4,
     tau_init: f32 = 0, tau_final: f32 = 4, anneal_steps: u32 = 8, total_steps: u32 = 12, seed: [u32; 2] = 16,
-    depth_keep_last: f32 = 24, reserved: u32 = 28);
+    depth_keep_last: f32 = 24, every: [u32; due::N] = 28);

@@ -7,7 +7,7 @@
 //! | [`Control`] | 64 | host (inputs), last kernel of the step (stamps) | `increment_step_counters`; host |
 //! | [`Isv`] | 256 | `adam_update`, epoch-boundary kernels, collector | every child graph; host |
 //! | [`StepScalars`] | 32 | `increment_step_counters`, `tau_update` (`health_at_epoch`) | every child graph |
-//! | [`Schedule`] | 32 | host, once, by value | `increment_step_counters` |
+//! | [`Schedule`] | 36 | host, once, by value | `increment_step_counters` |
 //! | [`MarketBar`] | 32 | `market_bars`, once a fold | environments |
 //! | [`EnvParams`] | 80 | host, once a fold | environments |
 //! | [`EnvState`] | 80 | `environment_step`, `evaluation_step` | the same; `collector_partials`; host |
@@ -32,6 +32,7 @@
 #![no_std]
 
 mod control;
+pub mod due;
 mod heads;
 pub mod isv;
 pub mod learner;

@@ -23,7 +23,7 @@ pub const fn film_backward_shape(hidden: usize) -> LaunchShape {
 /// [g; s], and the inputs for [`film_backward()`]. With `enabled` 0 both are 0, and so is the gradient.
 ///
 /// Shapes: film_weight `[2H, 12]`, bus `[64]`, film `[2H]` (g, then s), inputs `[12]`. Launch: [`film_vector_shape`].
-#[kernel(conditional, max_threads = 64)]
+#[kernel(max_threads = 64)]
 pub fn film_vector(
     film_weight: GlobalSlice<f32>,
     bus: GlobalSlice<f32>,

@@ -194,7 +194,29 @@ impl Pass {
         scalars: &Buffer<StepScalars>,
         bus: &Buffer<f32>,
     ) -> Vec<Step> {
-        let mut steps = self.trunk(rows, weights, online, scalars, bus);
+        let film = film_vector::launch(
+            weights.flat.slice(self.layout.range("film.weight")).view(),
+            bus.view(),
+            self.film.view_mut(),
+            self.film_inputs.view_mut(),
+            self.film_on.into(),
+        );
+        let film = (film_vector_shape(self.sizes.hidden), film);
+        let mut steps = self.trunk(rows, weights, online, scalars, (&self.film, Some(film)));
+        steps.extend(self.branches(weights));
+        steps
+    }
+
+    /// The same with FiLM's vector of `twin`, whose pass with the same weights and the same bus has been: it hangs on no row.
+    pub fn forward_as(
+        &self,
+        twin: &Self,
+        rows: &Buffer<f32>,
+        weights: &Weights,
+        online: &Buffer<f32>,
+        scalars: &Buffer<StepScalars>,
+    ) -> Vec<Step> {
+        let mut steps = self.trunk(rows, weights, online, scalars, (&twin.film, None));
         steps.extend(self.branches(weights));
         steps
     }
@@ -205,7 +227,7 @@ impl Pass {
         weights: &Weights,
         online: &Buffer<f32>,
         scalars: &Buffer<StepScalars>,
-        bus: &Buffer<f32>,
+        (film, film_launch): (&Buffer<f32>, Option<Step>),
     ) -> Vec<Step> {
         let (flat, shadow, products) = (&weights.flat, weights.shadow.all(), &self.products);
         let tensor = |name: &str| flat.slice(self.layout.range(name)).view();
@@ -223,18 +245,11 @@ impl Pass {
         );
         // The last bar and what follows it.
         let input = input.moves("rows", size_of::<f32>() * self.n_rows * TEMPORAL_COLUMN);
-        let film = film_vector::launch(
-            tensor("film.weight"),
-            bus.view(),
-            self.film.view_mut(),
-            self.film_inputs.view_mut(),
-            self.film_on.into(),
-        );
         let entry_bias = Some(flat.all());
         let entry = trunk_entry::launch(
             self.pre_in.view(),
             tensor("trunk.in.gain"),
-            self.film.view(),
+            film.view(),
             tensor("trunk.block0.gain"),
             self.h[0].view_mut(),
             self.normed[0].view_mut(),
@@ -242,9 +257,9 @@ impl Pass {
         );
         let mut steps: Vec<Step> = temporal.map(|block| block.launch(rows, weights)).into_iter().collect();
         steps.extend(attention.map(|attention| attention.launch(rows, weights)));
+        steps.push((trunk_input_shape(self.n_rows), input));
+        steps.extend(film_launch);
         steps.extend([
-            (trunk_input_shape(self.n_rows), input),
-            (film_vector_shape(self.sizes.hidden), film),
             products.entry.launch(self.u.all(), shadow, Output::Store(self.pre_in.all(), entry_bias)),
             (row_wise, entry),
         ]);

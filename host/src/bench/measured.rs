@@ -43,6 +43,8 @@ impl MeasuredGraph {
         let mut children = Vec::new();
         for ((name, launches), described) in trainer.children().into_iter().zip(described) {
             let kernels = described.kernels.iter().map(|kernel| kernel.name.clone()).collect();
+            // As in a step in which nothing is due.
+            trainer.memory().due.zero()?;
             children.push(MeasuredChild { name: name.to_owned(), us: timer.child(runner, name, launches)?, kernels });
         }
         let (device, measured) = (runner.device.info().name, RunRecord::started_now());

@@ -183,8 +183,8 @@ fn whole_step(trainer: &mut Trainer) -> Result<(f64, [f64; 2], HostParts), Train
     Ok((step_us, [host_us, p99], HostParts { launch_us, readback_us, bookkeeping_us }))
 }
 
-/// A child as a graph of its own, and its kernels by themselves. The step's counters are put back behind each, so that what is due
-/// only every so many steps is as due for the last one as for the first.
+/// A child as a graph of its own, and its kernels by themselves. The step's counters are put back behind each, and the words of what is
+/// due only every so many steps say that it is not.
 fn node(trainer: &Trainer, name: &'static str, rates: &Rates) -> Result<Node, TrainError> {
     let (runner, timer) = (trainer.runner(), Timer::THOROUGH);
     let counters = trainer.agent.counters.read()?;
@@ -192,12 +192,14 @@ fn node(trainer: &Trainer, name: &'static str, rates: &Rates) -> Result<Node, Tr
         let mut children = trainer.children().into_iter().filter(|(child, _)| *child == name);
         children.next().map(|(_, launches)| launches).unwrap_or_default()
     };
+    let put_back = || trainer.agent.counters.write(&counters).and_then(|()| trainer.memory().due.zero());
+    put_back()?;
     let us = timer.child(runner, name, launches())?;
-    trainer.agent.counters.write(&counters)?;
+    put_back()?;
     let mut kernels = Vec::new();
     for step in launches() {
         kernels.push(kernel(runner, &step, rates)?);
-        trainer.agent.counters.write(&counters)?;
+        put_back()?;
     }
     let sum = |of: fn(&Kernel) -> f64| kernels.iter().map(of).sum::<f64>();
     let (kernels_us, floor_us) = (sum(|kernel| kernel.us), sum(|kernel| kernel.floor_us));

@@ -8,8 +8,7 @@ use cuda_driver::DriverError;
 use serde::Serialize;
 
 use super::output::{self, Json};
-use super::train::default_preset;
-use super::{DeviceArgument, Error, Global};
+use super::{DeviceArgument, Error, Global, default_preset};
 use crate::config::{Config, DataSource, MemoryEstimate, Preset, bytes_text};
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use super::keys::Keys;
 use super::output::{self, Json, Target};
 use super::{Error, Global};
 use crate::agent::Agent;
-use crate::config::{Config, DataSource, Preset};
 use crate::graph::GraphDescription;
+use crate::run::plan::PlanError;
 use crate::step::{self, Pages, Replay, StepMemory, StepParts};
 
 /// Arguments of `graph`.
@@ -16,16 +17,21 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     dot: Option<Target>,
     #[command(flatten)]
+    keys: Keys,
+    #[command(flatten)]
     json: Json,
 }
 
 impl Arguments {
     pub(super) fn run(&self, global: &Global) -> Result<(), Error> {
         let written = [("--dot", self.dot.as_ref()), ("--json", self.json.target())];
-        output::distinct(&written)?;
+        self.keys.spares(&written)?;
         output::places(&written)?;
         let device = global.open()?;
-        let config = Config::preset(Preset::Tiny, DataSource::Simulator);
+        let config = self.keys.resolve(&device).map_err(PlanError::from)?;
+        let (free_bytes, _) = device.memory_info()?;
+        // No bar is on the device.
+        config.memory_estimate(0).check(free_bytes, &device.info().name).map_err(PlanError::from)?;
         let agent = Agent::new(&device, &config)?;
         let replay = Replay::new(&device, config.capacity, config.window as usize)?;
         let collector = device.alloc_zeroed(1)?;

@@ -10,6 +10,7 @@ mod doctor;
 mod dump;
 mod eval;
 mod graph;
+mod keys;
 mod output;
 mod report;
 pub mod train;
@@ -23,6 +24,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::config::Preset;
 use crate::data::DataError;
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
@@ -191,6 +193,11 @@ impl Global {
     fn open(&self) -> Result<Device, Error> {
         Ok(Device::open(self.device.into())?)
     }
+}
+
+/// `full` on a GPU, `small` on the CPU.
+fn default_preset(device: &Device) -> Preset {
+    if device.backend_name() == "cuda" { Preset::Full } else { Preset::Small }
 }
 
 /// `RUST_LOG` wins over `-v`.

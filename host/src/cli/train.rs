@@ -10,18 +10,16 @@ use toml::Value;
 
 use super::Error;
 use super::data::ReadArguments;
+use super::keys::Keys;
 use super::output::{self, Json, Target};
-use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
+use crate::config::{Config, ConfigError, DataSource, Preset};
 use crate::data::simulate::Market;
 use crate::device::{Device, DeviceChoice};
 use crate::files;
 use crate::report::run::REPORT_FILE;
 use crate::run::plan::{Begun, LEAST_BARS, PlanError, Resume, TrainPlan, read_files, record_files, simulate};
 use crate::run::{BarsRecord, RunFolder, RunRecord};
-use crate::text::{shown, shown_path};
-
-/// Read from the working folder where no `--config` is given.
-const CONFIG_FILE: &str = "onegraph.toml";
+use crate::text::shown;
 
 /// What is trained on what: configuration, data, seed.
 #[derive(Debug, clap::Args)]
@@ -30,17 +28,8 @@ pub struct Setup {
     /// files, or several instruments of a file (`--symbol`), start a run for each.
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
-    /// Configuration on top of the preset; without it onegraph.toml in the working folder, if there is one. `--preset`, `--set`
-    /// and docs/configuration.md name the keys.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// A key of the configuration, on top of the file, such as `--set epochs=50 --set costs.taker_bp=0.5`; again for each
-    /// further one.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// The values to start from; full on a GPU and small on the CPU without it.
-    #[arg(long, value_enum)]
-    preset: Option<Preset>,
+    #[command(flatten)]
+    keys: Keys,
     /// Seed of network, exploration, sampling and simulated market: the key `seed`.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -129,9 +118,8 @@ impl Setup {
     }
 
     fn spares(&self, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
-        let data = self.data.iter().map(|file| ("--data", file.clone()));
-        let config = self.config.clone().unwrap_or_else(|| CONFIG_FILE.into());
-        output::spares(&data.chain([("--config", config)]).collect::<Vec<_>>(), written)
+        output::spares(&self.data.iter().map(|file| ("--data", file.clone())).collect::<Vec<_>>(), written)?;
+        self.keys.spares(written)
     }
 
     /// Checks everything and reads the data, for a new run.
@@ -142,12 +130,12 @@ impl Setup {
             return Err(PlanError::Usage(text.into()));
         }
         let of_simulator = |set: &&String| set.trim_start().starts_with("sim.");
-        if let Some(set) = self.set.iter().find(of_simulator).filter(|_| !self.data.is_empty()) {
+        if let Some(set) = self.keys.set.iter().find(of_simulator).filter(|_| !self.data.is_empty()) {
             let text = format!("--set {}: with `--data` nothing is simulated; leave one of the two out", shown(set));
             return Err(PlanError::Usage(text));
         }
         let device = Device::open(choice)?;
-        let preset = self.preset.unwrap_or_else(|| default_preset(&device));
+        let preset = self.keys.preset(&device);
         let config = self.config(preset, Path::new("."))?;
         let bars = if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
         let measured = bars.iter().find(|series| series.bars.spread.is_some());
@@ -174,24 +162,17 @@ impl Setup {
         Ok(plan)
     }
 
-    /// Preset, file, `--set`, and the flags that are short for a key; `folder` is where [`CONFIG_FILE`] is looked for.
+    /// The keys, and the flags that are short for one; `folder` is where the default file is looked for.
     fn config(&self, preset: Preset, folder: &Path) -> Result<Config, ConfigError> {
         let source = if self.data.is_empty() { DataSource::Simulator } else { DataSource::Files };
-        let mut layers = Layers::new(preset, source);
-        // A link that leads nowhere is there, too: to be told of, not passed over.
-        let default = Some(folder.join(CONFIG_FILE)).filter(|path| path.symlink_metadata().is_ok());
-        if let Some(path) = self.config.clone().or(default) {
-            tracing::info!("configuration from {}", shown_path(&path));
-            layers.file(&path)?;
-        }
-        for assignment in &self.set {
+        for assignment in &self.keys.set {
             let key = assignment.split('=').next().unwrap_or_default().trim();
             let twice = [("seed", self.seed.is_some(), "--seed"), ("sim.market", self.sim.is_some(), "--sim")];
             if let Some((key, _, flag)) = twice.into_iter().find(|&(short, given, _)| given && short == key) {
                 return Err(ConfigError::Twice { key, flag });
             }
-            layers.set(assignment)?;
         }
+        let mut layers = self.keys.layers(preset, source, folder)?;
         if let Some(seed) = self.seed {
             // TOML's whole numbers end where a larger seed is out of the key's range, too.
             let seed = i64::try_from(seed).map_or_else(|_| Value::String(seed.to_string()), Value::Integer);
@@ -202,9 +183,4 @@ impl Setup {
         }
         layers.finish()
     }
-}
-
-/// `full` on a GPU, `small` on the CPU.
-pub(super) fn default_preset(device: &Device) -> Preset {
-    if device.backend_name() == "cuda" { Preset::Full } else { Preset::Small }
 }

@@ -1,5 +1,5 @@
 //! Child graph `adam_update`: what the auxiliary learners leave besides their Adams, AdamW with the target's EMA and the operands
-//! in one sweep, then the internal state vector.
+//! in one sweep, then the internal state vector, and what `maintenance` proposed.
 
 use cuda_std::launch::Launch;
 use gpu_kernels::adamw::{adamw, adamw_shape};
@@ -42,6 +42,11 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         agent.counters.view(),
         memory.iqn_loss().view(),
         agent.iqn_averages.view_mut(),
+        memory.due.view(),
+        memory.causal.as_ref().map_or(&memory.no_floats, |causal| &causal.mean).view(),
+        memory.proposed_spacing.view(),
+        // Empty as well where nothing is proposed.
+        agent.spacing.slice(0..memory.proposed_spacing.len()).view_mut(),
         agent.bus.view_mut(),
         agent.seeded.view_mut(),
         agent.skipped.view_mut(),

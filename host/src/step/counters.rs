@@ -1,4 +1,4 @@
-//! Child graph `counters`: all eight counters one further, and the step's scalars from the control page.
+//! Child graph `counters`: all eight counters one further, the step's scalars from the control page, and what is due.
 
 use gpu_kernels::counters::{increment_step_counters, increment_step_counters_shape};
 
@@ -14,6 +14,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
             agent.counters.view_mut(),
             agent.scalars.view_mut(),
             agent.bus.view_mut(),
+            parts.memory.due.view_mut(),
             schedule(parts.config),
         )
     };

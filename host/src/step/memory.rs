@@ -1,7 +1,6 @@
 //! What the step works on, beside the agent itself.
 
 use gpu_kernels::adamw::CHUNK;
-use gpu_kernels::atoms::n_mass_blocks;
 use gpu_kernels::c51::{loss_partials_len, row_loss};
 use gpu_kernels::causal::n_pass_rows;
 use gpu_kernels::norm::{learner_range, n_partial_norms};
@@ -12,7 +11,7 @@ use half::bf16;
 use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{
     GradientNorm, IqlTotals, LearnerRange, LossTotals, PruneTensor, Readback, SnapshotProducts, UpdateScalars,
-    VaccineScalars, learner, nan_flags,
+    VaccineScalars, due, learner, nan_flags,
 };
 
 use super::chunks::chunk_bytes;
@@ -176,8 +175,10 @@ pub struct StepMemory {
     pub chunks: Buffer<u8>,
     /// \[7\], this step's faults; each stage its own, cleared by the step's last kernel.
     pub flags: Buffer<u32>,
-    /// Scratch of the targets' mean.
-    pub mass_partials: Buffer<f32>,
+    /// Of each kind of work in [`due`] rng_step in a step that does it, else 0; written by `counters`.
+    pub due: Buffer<u32>,
+    /// Where the atoms' spacing is to move, \[4, K - 1\]; empty without it. Written by `maintenance`, taken over by `adam_update`.
+    pub proposed_spacing: Buffer<f32>,
     /// What the causal sensitivity works on, where it is on; written by `maintenance`.
     pub causal: Option<CausalMemory>,
     /// \[B\]; written by `iql_modulate`.
@@ -241,13 +242,19 @@ impl StepMemory {
             update: device.alloc_zeroed(learner::N_LEARNERS)?,
             chunks: device.upload(&chunk_bytes(&parameters.layout))?,
             flags: device.alloc_zeroed(nan_flags::N_STAGES)?,
-            mass_partials: device.alloc_zeroed(n_mass_blocks(n) * N_BRANCHES * sizes.atoms)?,
+            due: device.alloc_zeroed(due::N)?,
+            proposed_spacing: device.alloc_zeroed(if on.spacing { agent.spacing.len() } else { 0 })?,
             causal: agent.learners.causal.then(|| CausalMemory::new(device, config, agent)).transpose()?,
             td_errors: device.alloc_zeroed(n)?,
             readback: device.alloc_zeroed(1)?,
             no_floats: device.alloc(0)?,
             no_totals: device.alloc(0)?,
         })
+    }
+
+    /// The word of `work`, \[1\], that its launches hang on.
+    pub(super) fn due_word(&self, work: usize) -> Part<'_, u32> {
+        self.due.slice(work..work + 1)
     }
 
     /// IQN's own loss among [`head_losses`](Self::head_losses), \[1\]; \[0\] with IQN off. The first learner, theta, has none there.
@@ -260,8 +267,6 @@ impl StepMemory {
 pub struct CausalMemory {
     /// Rows with and without interventions, \[25 R, state_stride\].
     pub rows: Buffer<f32>,
-    /// 1 in a step that measures.
-    pub due: Buffer<u32>,
     /// Online pass on the rows.
     pub pass: Pass,
     /// Its Q, \[25 R, 13\].
@@ -270,6 +275,8 @@ pub struct CausalMemory {
     pub actions: Buffer<[u8; N_BRANCHES]>,
     /// Each feature's sensitivity when it was measured last, \[24\].
     pub sensitivity: Buffer<f32>,
+    /// Their mean, \[1\]; taken over by `adam_update`.
+    pub mean: Buffer<f32>,
 }
 
 impl CausalMemory {
@@ -277,11 +284,11 @@ impl CausalMemory {
         let n = n_pass_rows(config.batch);
         Ok(Self {
             rows: device.alloc_zeroed(n * agent.sizes().state_stride())?,
-            due: device.alloc_zeroed(1)?,
             pass: Pass::new(device, &agent.parameters, n, &agent.learners)?,
             q: device.alloc_zeroed(n * width::ACTIONS)?,
             actions: device.alloc_zeroed(n)?,
             sensitivity: device.alloc_zeroed(N_FEATURES)?,
+            mean: device.alloc_zeroed(1)?,
         })
     }
 }

@@ -31,7 +31,7 @@ pub use control::ControlPage;
 pub use memory::{Batch, LEARNER_GROUPS, Replay, StepMemory};
 pub use readback::{Pages, Published, ReadbackReader};
 pub use rescoring::Rescoring;
-use shared_types::{Collector, Schedule};
+use shared_types::{Collector, Schedule, due};
 
 use crate::agent::Agent;
 use crate::config::Config;
@@ -99,6 +99,9 @@ pub fn compose(parts: &StepParts<'_>) -> Result<ParentGraph, DeviceError> {
 /// The schedules of a fold.
 fn schedule(config: &Config) -> Schedule {
     let steps = u32::try_from(config.steps_per_fold()).unwrap_or(u32::MAX);
+    let mut every = [0; due::N];
+    every[due::CAUSAL] = if config.learners.causal { config.causal.every } else { 0 };
+    every[due::SPACING] = if config.learners.spacing { STATS_EVERY } else { 0 };
     Schedule {
         tau_init: config.tau_init as f32,
         tau_final: config.tau_final as f32,
@@ -106,7 +109,7 @@ fn schedule(config: &Config) -> Schedule {
         total_steps: steps,
         seed: seed(config),
         depth_keep_last: if config.learners.depth { config.depth_keep_last as f32 } else { 1.0 },
-        reserved: 0,
+        every,
     }
 }
 

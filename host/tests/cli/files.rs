@@ -43,12 +43,13 @@ fn two_results_never_share_a_file() {
         refused(folder.path(), &["data", "inspect", "a.csv", "--json", other], &parts);
     }
     assert_eq!(fs::read(at("a.csv")).expect("the market"), before);
-    for command in ["train", "bench"] {
-        for (arguments, named) in [
-            (&["--data", "a.csv", "--json", "link"][..], "--data a.csv and --json link"),
-            (&["--config", "my.toml", "--json", "./my.toml"], "--config my.toml and --json ./my.toml"),
+    for command in ["train", "bench", "graph"] {
+        let of_data = (&["--data", "a.csv", "--json", "link"][..], "--data a.csv and --json link");
+        let of_config = [
+            (&["--config", "my.toml", "--json", "./my.toml"][..], "--config my.toml and --json ./my.toml"),
             (&["--json", "onegraph.toml"], "--config onegraph.toml and --json onegraph.toml"),
-        ] {
+        ];
+        for (arguments, named) in of_config.into_iter().chain((command != "graph").then_some(of_data)) {
             refused(folder.path(), &[&[command][..], arguments].concat(), &[named, "are one file"]);
         }
     }
@@ -69,7 +70,7 @@ fn two_results_never_share_a_file() {
     assert_eq!(fs::read(at("a.csv")).expect("the market"), before);
     assert!(!at("run").exists(), "refused before anything was written");
     // A device takes several.
-    let output = onegraph(&["graph", "--dot", "/dev/null", "--json", "/dev/null"]);
+    let output = onegraph(&["graph", "--preset", "tiny", "--dot", "/dev/null", "--json", "/dev/null"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -87,8 +88,8 @@ fn a_pipe_is_written_if_it_has_a_reader_and_never_replaced() {
     let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("cat runs");
     let start = Instant::now();
     let written = loop {
-        let output =
-            command(&["graph", "--dot", "pipe"]).current_dir(folder.path()).output().expect("the program starts");
+        let mut graph = command(&["graph", "--preset", "tiny", "--dot", "pipe"]);
+        let output = graph.current_dir(folder.path()).output().expect("the program starts");
         // `cat` takes a moment to open it.
         if output.status.success() || start.elapsed() > Duration::from_secs(20) {
             break output;
@@ -153,11 +154,12 @@ fn what_is_no_regular_file_is_not_read() {
 #[test]
 fn a_dash_is_standard_output_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let dot = onegraph(&["graph", "--dot", "-"]);
+    let graph = |arguments: &[&str]| onegraph(&[&["graph", "--preset", "tiny"], arguments].concat());
+    let dot = graph(&["--dot", "-"]);
     assert_eq!(dot.status.code(), Some(0), "{}", stderr(&dot));
     let text = stdout(&dot);
     assert!(text.starts_with("digraph") && text.trim_end().ends_with('}'), "the picture alone: {text}");
-    assert_eq!(stdout(&onegraph(&["graph", "--json", "-"])), stdout(&onegraph(&["graph", "--json"])));
+    assert_eq!(stdout(&graph(&["--json", "-"])), stdout(&graph(&["--json"])));
     for both in [&["graph", "--dot", "-", "--json"][..], &["graph", "--dot", "-", "--json", "-"]] {
         refused(folder.path(), both, &["--dot and --json both go to standard output; name a file for one of them"]);
     }

@@ -88,16 +88,56 @@ fn doctor_says_what_a_preset_needs() {
 fn graph_shows_text_dot_and_json() {
     let folder = tempfile::tempdir().expect("a folder");
     let (dot, json) = (folder.path().join("step.dot"), folder.path().join("step.json"));
-    let output = onegraph(&["graph", "--dot", dot.to_str().expect("UTF-8"), "--json", json.to_str().expect("UTF-8")]);
+    let [dot_text, json_text] = [&dot, &json].map(|path| path.to_str().expect("UTF-8"));
+    let output = onegraph(&["graph", "--preset", "tiny", "--dot", dot_text, "--json", json_text]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_has(&stdout(&output), &["counters", "per_sample  after counters", "gather_f32_rows_padded"]);
     let dot = std::fs::read_to_string(dot).expect("the DOT file");
     assert_has(&dot, &["digraph", "c0 -> c1", "increment_step_counters"]);
     let written: host::graph::GraphDescription =
         serde_json::from_str(&std::fs::read_to_string(json).expect("the JSON file")).expect("a description");
-    let printed = serde_json::from_str(&stdout(&onegraph(&["graph", "--json"]))).expect("JSON alone");
+    let printed = graph(&["--preset", "tiny"]);
     assert_eq!(written, printed);
     assert_eq!(written.children[0].name, "counters");
+}
+
+/// The description that `graph` prints with these arguments.
+#[track_caller]
+fn graph(arguments: &[&str]) -> host::graph::GraphDescription {
+    let output = onegraph(&[&["graph", "--json"], arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("JSON alone")
+}
+
+#[test]
+fn graph_is_of_the_preset_and_keys_that_were_named() {
+    let kernels = |arguments: &[&str]| -> Vec<String> {
+        let children = graph(arguments).children.into_iter();
+        children.flat_map(|child| child.kernels).map(|kernel| kernel.name).collect()
+    };
+    let has = |kernels: &[String], name: &str| kernels.iter().any(|kernel| kernel == name);
+    let tiny = kernels(&["--preset", "tiny"]);
+    assert!(has(&tiny, "atom_spacing") && !has(&tiny, "iql_loss"), "{tiny:?}");
+    let set = kernels(&["--preset", "tiny", "--set", "learners.iql=true", "--set", "learners.spacing=false"]);
+    assert!(!has(&set, "atom_spacing") && has(&set, "iql_loss"), "{set:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("my.toml");
+    std::fs::write(&file, "learners.spacing = false\n").expect("room");
+    let file = kernels(&["--preset", "tiny", "--config", file.to_str().expect("UTF-8")]);
+    assert!(!has(&file, "atom_spacing") && file.len() == tiny.len() - 1, "{file:?}");
+    // What runs without a preset on this device.
+    assert_eq!(graph(&[]), graph(&["--preset", "small"]));
+
+    let large = ["graph", "--set", "capacity=134217728", "--set", "window=64"];
+    for (arguments, parts) in [
+        (&["graph", "--set", "hiden=64"][..], &["--set hiden=64", "`hidden`"][..]),
+        (&["graph", "--preset", "huge"], &["huge", "tiny", "small", "full"]),
+        (&large, &["the run needs", "replay ring", "smaller preset"]),
+    ] {
+        let output = onegraph(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert_has(&stderr(&output), parts);
+    }
 }
 
 /// Fields as docs/performance.md tells them, and numbers that fit each other.
@@ -177,7 +217,7 @@ fn wrong_arguments_and_places_exit_with_two() {
 
 #[test]
 fn a_reader_that_stops_early_is_no_error() {
-    let script = format!("set -o pipefail; {} graph --json | head -n 1", env!("CARGO_BIN_EXE_onegraph"));
+    let script = format!("set -o pipefail; {} graph --preset tiny --json | head -n 1", env!("CARGO_BIN_EXE_onegraph"));
     let output = Command::new("bash").args(["-c", &script]).output().expect("a shell");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
@@ -238,7 +278,7 @@ fn control_characters_of_others_are_written_out() {
 #[test]
 fn the_log_in_a_file_has_no_colours() {
     for no_color in ["", "1"] {
-        let mut graph = command(&["graph", "-vv"]);
+        let mut graph = command(&["graph", "--preset", "tiny", "-vv"]);
         let output = graph.env("NO_COLOR", no_color).output().expect("the program starts");
         assert_has(&stderr(&output), &["INFO", "working on the CPU"]);
         assert!(!stderr(&output).contains('\u{1b}'), "{:?}", stderr(&output));

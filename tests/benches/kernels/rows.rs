@@ -13,7 +13,7 @@ use gpu_kernels::seg_tree::{TreeMemory, TreeShape, seg_tree_sample, seg_tree_sam
 use half::bf16;
 use host::device::Buffer;
 use host::error::DeviceError;
-use shared_types::{Control, Counters, Schedule, StepScalars, isv};
+use shared_types::{Control, Counters, Schedule, StepScalars, due, isv};
 
 use crate::Failure;
 use crate::report::Report;
@@ -183,10 +183,11 @@ fn counters(timer: &Timer, report: &mut Report) -> Result<(), DeviceError> {
         total_steps: 35_600,
         seed: SEED,
         depth_keep_last: 0.9,
-        reserved: 0,
+        every: [0; due::N],
     };
     let (control, counters) = (timer.zeroed::<Control>(1)?, timer.zeroed::<Counters>(1)?);
     let (scalars, bus) = (timer.zeroed::<StepScalars>(1)?, timer.zeroed::<f32>(isv::LEN)?);
+    let due = timer.zeroed(due::N)?;
     let times = timer.time(|_| {
         // SAFETY: `control` holds one `Control`, which the host writes by whole fields if at all.
         let launch = unsafe {
@@ -195,6 +196,7 @@ fn counters(timer: &Timer, report: &mut Report) -> Result<(), DeviceError> {
                 counters.view_mut(),
                 scalars.view_mut(),
                 bus.view_mut(),
+                due.view_mut(),
                 schedule,
             )
         };

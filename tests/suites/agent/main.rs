@@ -4,10 +4,19 @@ mod front;
 mod iqn;
 mod layout;
 mod learners;
+mod maintenance;
 mod step;
 mod switches;
 
 fn main() {
-    let subjects = [layout::cases(), learners::cases(), step::cases(), switches::cases(), front::cases(), iqn::cases()];
+    let subjects = [
+        layout::cases(),
+        learners::cases(),
+        step::cases(),
+        switches::cases(),
+        front::cases(),
+        iqn::cases(),
+        maintenance::cases(),
+    ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

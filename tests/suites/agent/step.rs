@@ -132,12 +132,12 @@ pub fn with_attention(mut config: Config) -> Config {
     config
 }
 
-fn with_both(config: Config) -> Config {
+pub fn with_both(config: Config) -> Config {
     with_attention(with_temporal(config))
 }
 
 /// The same with masks that are renewed in every step.
-fn pruned(config: Config) -> Config {
+pub fn pruned(config: Config) -> Config {
     Config { prune: host::config::Prune { final_sparsity: 0.5, start: 0, end: 3, every: 1 }, ..config }
 }
 

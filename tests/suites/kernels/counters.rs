@@ -5,7 +5,7 @@ use host::device::Device;
 use host::error::DeviceError;
 use onegraph_tests::lab::{Lab, Tolerance};
 use onegraph_tests::{Case, Outcome, case};
-use shared_types::{Control, Counters, Schedule, StepScalars, isv};
+use shared_types::{Control, Counters, Schedule, StepScalars, due, isv};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
         case("counters::schedules_follow_their_equations", schedules_follow_their_equations),
         case("counters::control_is_read_anew_each_step", control_is_read_anew_each_step),
         case("counters::of_the_bus_only_tau_is_written", of_the_bus_only_tau_is_written),
+        case("counters::work_is_due_every_so_many_steps", work_is_due_every_so_many_steps),
         case("counters::depth_masks_keep_as_often_as_they_should", depth_masks_keep_as_often_as_they_should),
     ]
 }
@@ -25,7 +26,7 @@ const SCHEDULE: Schedule = Schedule {
     total_steps: 80,
     seed: [5, 6],
     depth_keep_last: 0.9,
-    reserved: 0,
+    every: [0; due::N],
 };
 
 const CONTROL: Control =
@@ -47,6 +48,16 @@ impl State {
 
     /// One step; what it leaves.
     fn step(&self, lab: &Lab, schedule: Schedule) -> Result<(Counters, StepScalars, Vec<f32>), DeviceError> {
+        let (counters, scalars, bus, _) = self.step_with_due(lab, schedule)?;
+        Ok((counters, scalars, bus))
+    }
+
+    /// The same, with the words of what is due.
+    fn step_with_due(
+        &self,
+        lab: &Lab,
+        schedule: Schedule,
+    ) -> Result<(Counters, StepScalars, Vec<f32>, Vec<u32>), DeviceError> {
         let control = lab.upload(&[self.control])?;
         let counters = lab.upload(&[self.counters])?;
         // What no step has written yet is NaN: the kernel must fill all but the health.
@@ -60,7 +71,7 @@ impl State {
             flags: u32::MAX,
         };
         let scalars = lab.upload(&[poison])?;
-        let bus = lab.upload(&self.bus)?;
+        let (bus, due) = (lab.upload(&self.bus)?, lab.upload(&[u32::MAX; due::N])?);
         // SAFETY: `control` holds one `Control`, which the host writes by whole fields if at all.
         let launch = unsafe {
             increment_step_counters::launch(
@@ -68,11 +79,12 @@ impl State {
                 counters.view_mut(),
                 scalars.view_mut(),
                 bus.view_mut(),
+                due.view_mut(),
                 schedule,
             )
         };
         lab.run(increment_step_counters_shape(), launch)?;
-        Ok((counters.read()?[0], scalars.read()?[0], bus.read()?))
+        Ok((counters.read()?[0], scalars.read()?[0], bus.read()?, due.read()?))
     }
 }
 
@@ -144,6 +156,24 @@ fn of_the_bus_only_tau_is_written(device: &Device) -> Outcome {
     let mut expected = state.bus;
     expected[42] = scalars.tau;
     assert_eq!(bus, expected);
+    Ok(())
+}
+
+/// Whatever the learners took back: rng_step counts. A word is the step that it is of.
+fn work_is_due_every_so_many_steps(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let mut schedule = SCHEDULE;
+    (schedule.every[due::CAUSAL], schedule.every[due::SPACING]) = (3, 50);
+    let never = Schedule { every: [0; due::N], ..SCHEDULE };
+    for (rng_step, causal, spacing) in
+        [(1, 0, 0), (3, 3, 0), (49, 0, 0), (50, 0, 50), (51, 51, 0), (100, 0, 100), (150, 150, 150)]
+    {
+        let mut state = State::at(7);
+        state.counters.rng_step = rng_step - 1;
+        let (_, _, _, words) = state.step_with_due(&lab, schedule)?;
+        assert_eq!((words[due::CAUSAL], words[due::SPACING]), (causal, spacing), "step {rng_step}");
+        assert_eq!(state.step_with_due(&lab, never)?.3, [0; due::N], "step {rng_step}, never");
+    }
     Ok(())
 }
 

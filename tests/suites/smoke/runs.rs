@@ -217,7 +217,7 @@ fn i1_an_audit_finds_one_launch_a_step(device: &Device) -> Outcome {
 
 fn the_graph_has_the_children_of_a_step(device: &Device) -> Outcome {
     let program = Program::new(device)?;
-    let graph = program.json(&["graph"])?;
+    let graph = program.json(&["graph", "--preset", "tiny"])?;
     let children = graph["children"].as_array().ok_or("no list")?;
     let names: Vec<&str> = children.iter().filter_map(|child| child["name"].as_str()).collect();
     // The auxiliary children have no launch in the preset.

@@ -7,7 +7,7 @@ use onegraph_tests::lab::{Lab, Numbers, Tolerance, bits};
 use onegraph_tests::{Case, Outcome, case};
 use reference::isv::{Isv as Reference, RATE, SLOW_RATE};
 use shared_types::learner::N_LEARNERS;
-use shared_types::{Counters, Isv, LossTotals, SKIP_WORDS, UpdateScalars, VaccineScalars, isv};
+use shared_types::{Counters, Isv, LossTotals, SKIP_WORDS, UpdateScalars, VaccineScalars, due, isv};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -15,6 +15,8 @@ pub fn cases() -> Vec<Case> {
         case("isv::phi_follows_the_cosines_from_zero", phi_follows_the_cosines_from_zero),
         case("isv::a_gated_step_changes_only_what_counts_it", a_gated_step_changes_only_what_counts_it),
         case("isv::readiness_follows_the_heads_applied_updates", readiness_follows_the_heads_applied_updates),
+        case("isv::the_proposed_spacing_is_taken_over", the_proposed_spacing_is_taken_over),
+        case("isv::the_mean_sensitivity_is_taken_over", the_mean_sensitivity_is_taken_over),
         case("isv::skipped_steps_leave_the_window_after_a_thousand", skipped_steps_leave_the_window_after_a_thousand),
     ]
 }
@@ -28,13 +30,21 @@ struct World<'a> {
     iqn_averages: Buffer<f64>,
     /// IQN's own loss; none with IQN off.
     iqn_loss: Vec<f32>,
+    /// Words of what is due.
+    due: [u32; due::N],
+    /// Mean sensitivity; none with that off.
+    causal_mean: Vec<f32>,
+    /// Where the spacing is to move, and the spacing; none with that off.
+    proposed: Vec<f32>,
+    spacing: Buffer<f32>,
 }
 
 impl<'a> World<'a> {
     fn new(lab: &'a Lab<'a>) -> Result<Self, DeviceError> {
         let bus = lab.upload(&Isv::at_start(0.05, 1.0, -10.0, 10.0).entries)?;
         let (seeded, window, iqn_averages) = (lab.zeroed(1)?, lab.zeroed(SKIP_WORDS)?, lab.zeroed(2)?);
-        Ok(Self { lab, bus, seeded, window, iqn_averages, iqn_loss: Vec::new() })
+        let (iqn_loss, causal_mean, proposed, spacing) = (Vec::new(), Vec::new(), Vec::new(), lab.zeroed(0)?);
+        Ok(Self { lab, bus, seeded, window, iqn_averages, iqn_loss, due: [0; due::N], causal_mean, proposed, spacing })
     }
 
     fn step(&self, totals: LossTotals, squared_norm: f32, gated: bool, rng_step: i32) -> Result<(), DeviceError> {
@@ -55,6 +65,8 @@ impl<'a> World<'a> {
         let counters = self.lab.upload(&[Counters { rng_step, ..Counters::default() }])?;
         let vaccine = self.lab.upload(&[vaccine])?;
         let iqn_loss = self.lab.upload(&self.iqn_loss)?;
+        let (due, causal_mean) = (self.lab.upload(&self.due)?, self.lab.upload(&self.causal_mean)?);
+        let proposed = self.lab.upload(&self.proposed)?;
         let launch = isv_update::launch(
             totals.view(),
             scalars.view(),
@@ -62,6 +74,10 @@ impl<'a> World<'a> {
             counters.view(),
             iqn_loss.view(),
             self.iqn_averages.view_mut(),
+            due.view(),
+            causal_mean.view(),
+            proposed.view(),
+            self.spacing.view_mut(),
             self.bus.view_mut(),
             self.seeded.view_mut(),
             self.window.view_mut(),
@@ -217,6 +233,49 @@ fn phi_follows_the_cosines_from_zero(device: &Device) -> Outcome {
         let got = f64::from(world.bus.read()?[isv::VACCINE_COS_EMA]);
         // Three roundings a step of values under 0.02, and the rate's own.
         assert!((got - phi).abs() <= 20.0 * 2f64.powi(-24) * 0.02, "step {step}: {got}, {phi} expected");
+    }
+    Ok(())
+}
+
+/// The widths of 2, 51 and 64 atoms. A gated step's proposal may be anything.
+fn the_proposed_spacing_is_taken_over(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    for n_widths in [1, 50, 63] {
+        let mut world = World::new(&lab)?;
+        let spacing: Vec<f32> = (0..4 * n_widths).map(|at| at as f32).collect();
+        let proposed: Vec<f32> = spacing.iter().map(|width| -1.0 - width).collect();
+        world.spacing = lab.upload(&spacing)?;
+        for (step, gated, word, moves) in
+            [(49, false, 0, false), (50, true, 50, false), (51, false, 0, false), (100, false, 100, true)]
+        {
+            world.proposed = if gated { vec![f32::NAN; spacing.len()] } else { proposed.clone() };
+            world.due[due::SPACING] = word;
+            world.step(LossTotals::default(), 1.0, gated, step)?;
+            let want = if moves { &proposed } else { &spacing };
+            assert_eq!(&world.spacing.read()?, want, "{n_widths} widths, step {step}, gated {gated}");
+        }
+        assert_eq!(world.bus.read()?[isv::CAUSAL_MEAN], 0.0);
+    }
+    Ok(())
+}
+
+/// It is measured in a gated step as well; what is no number is not taken over.
+fn the_mean_sensitivity_is_taken_over(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let mut world = World::new(&lab)?;
+    for (step, mean, gated, word, want) in [
+        (99, 0.5, false, 0, 0.0),
+        (100, 0.5, false, 100, 0.5),
+        (101, 0.75, false, 0, 0.5),
+        (200, f32::NAN, false, 200, 0.5),
+        (300, f32::INFINITY, true, 300, 0.5),
+        (400, 0.25, true, 400, 0.25),
+    ] {
+        world.causal_mean = vec![mean];
+        world.due[due::CAUSAL] = word;
+        world.step(LossTotals::default(), 1.0, gated, step)?;
+        assert_eq!(world.bus.read()?[isv::CAUSAL_MEAN], want, "step {step}");
+        assert_eq!(world.seeded.read()?[0] >> isv::CAUSAL_MEAN & 1, 0, "it is no average");
     }
     Ok(())
 }

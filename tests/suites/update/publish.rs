@@ -11,7 +11,7 @@ use host::step::{ControlPage, Pages, Published, ReadbackReader};
 use onegraph_tests::lab::{Lab, bits};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::learner::N_LEARNERS;
-use shared_types::{Counters, LossTotals, Readback, Schedule, StepScalars, UpdateScalars, isv};
+use shared_types::{Counters, LossTotals, Readback, Schedule, StepScalars, UpdateScalars, due, isv};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -254,7 +254,7 @@ fn the_step_reads_what_the_host_sets(device: &Device) -> Outcome {
     let pages = Pages::new(device)?;
     let control = ControlPage::new(pages.clone());
     let (counters, bus) = (lab.zeroed::<Counters>(1)?, lab.zeroed::<f32>(isv::LEN)?);
-    let scalars = lab.zeroed::<StepScalars>(1)?;
+    let (scalars, due) = (lab.zeroed::<StepScalars>(1)?, lab.zeroed(due::N)?);
     let schedule = Schedule {
         tau_init: 0.05,
         tau_final: 0.01,
@@ -262,7 +262,7 @@ fn the_step_reads_what_the_host_sets(device: &Device) -> Outcome {
         total_steps: 1000,
         seed: [1, 2],
         depth_keep_last: 0.9,
-        reserved: 0,
+        every: [0; due::N],
     };
     for (lr, clip, beta0) in [(1e-3, 10.0, 1.0), (2e-4, 5.0, 1.0)] {
         control.set_lr(lr);
@@ -275,6 +275,7 @@ fn the_step_reads_what_the_host_sets(device: &Device) -> Outcome {
                 counters.view_mut(),
                 scalars.view_mut(),
                 bus.view_mut(),
+                due.view_mut(),
                 schedule,
             )
         };

@@ -1,9 +1,6 @@
-//! `atoms_update`, `target_mass_partials` and `atom_spacing`.
+//! `atoms_update` and `atom_spacing`.
 
-use gpu_kernels::atoms::{
-    atom_spacing, atom_spacing_shape, atoms_update, atoms_update_shape, n_mass_blocks, target_mass_partials,
-    target_mass_partials_shape,
-};
+use gpu_kernels::atoms::{atom_spacing, atom_spacing_shape, atoms_update, atoms_update_shape};
 use host::device::Device;
 use onegraph_tests::lab::{Lab, Numbers, Tolerance, bits, for_all};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
@@ -11,7 +8,7 @@ use proptest::prelude::any;
 use reference::atoms::{atoms, next_spacing};
 use reference::config::N_BRANCHES;
 use reference::matrix::Matrix;
-use shared_types::{Counters, isv};
+use shared_types::isv;
 
 use crate::scene::{ATOMS, U};
 
@@ -20,7 +17,7 @@ pub fn cases() -> Vec<Case> {
         case("atoms::known_answers", known_answers),
         case("atoms::equal_the_reference_and_ascend", equal_the_reference_and_ascend),
         case("atoms::spacing_equals_the_reference", spacing_equals_the_reference),
-        case("atoms::spacing_moves_only_when_due_and_not_gated", spacing_moves_only_when_due),
+        case("atoms::spacing_is_proposed_only_when_due", spacing_is_proposed_when_due),
     ]
 }
 
@@ -78,25 +75,13 @@ fn equal_the_reference_and_ascend(device: &Device) -> Outcome {
     })
 }
 
-struct Step {
-    rng_step: i32,
-    every: u32,
-    gate: u32,
-}
-
-const DUE: Step = Step { rng_step: 150, every: 50, gate: 0 };
-
-fn run_spacing(lab: &Lab, targets: &[f32], n_rows: usize, spacing: &[f32], step: &Step) -> Result<Vec<f32>, Failed> {
-    let n_columns = spacing.len() + N_BRANCHES;
-    let counters = lab.upload(&[Counters { rng_step: step.rng_step, ..Counters::default() }])?;
-    let (targets, gate) = (lab.upload(targets)?, lab.upload(&[step.gate])?);
-    let (partials, spacing) = (lab.poisoned(n_mass_blocks(n_rows) * n_columns)?, lab.upload(spacing)?);
-    let (every, n) = (step.every, n_rows as u32);
-    let first = target_mass_partials::launch(targets.view(), counters.view(), every, n, partials.view_mut());
-    lab.run(target_mass_partials_shape(n_rows), first)?;
-    let second = atom_spacing::launch(partials.view(), counters.view(), every, gate.view(), n, spacing.view_mut());
-    lab.run(atom_spacing_shape(), second)?;
-    Ok(spacing.read()?)
+fn run_spacing(lab: &Lab, targets: &[f32], spacing: &[f32], due: u32) -> Result<Vec<f32>, Failed> {
+    let (targets, word) = (lab.upload(targets)?, lab.upload(&[due])?);
+    let (before, proposed) = (lab.upload(spacing)?, lab.poisoned(spacing.len())?);
+    let launch = atom_spacing::launch(targets.view(), before.view(), proposed.view_mut());
+    lab.run(atom_spacing_shape(lab.lanes()), launch.only_if(&word.ptr()))?;
+    assert_eq!(bits(&before.read()?), bits(spacing), "it is only proposed");
+    Ok(proposed.read()?)
 }
 
 fn random_targets(numbers: &mut Numbers, n_rows: usize, n_atoms: usize) -> Vec<f32> {
@@ -108,51 +93,41 @@ fn random_targets(numbers: &mut Numbers, n_rows: usize, n_atoms: usize) -> Vec<f
         .collect()
 }
 
-/// A mean of masses up to 1 adds at most 71 rows and then 128 blocks, times the rate; a spacing up to 3 and the centre, of up to
-/// 63 numbers of that size, round.
+/// A mean of masses up to 1 adds at most 71 rows and then 128 stretches, times the rate; a spacing up to 3 and the centre, of up to
+/// 63 numbers of that size, round. However many threads a block has, the order of the sums is the same.
 fn spacing_equals_the_reference(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
     for (n_rows, n_atoms) in [(1, 51), (65, 51), (9001, 51)].into_iter().chain(ATOMS.map(|k| (33, k))) {
         let mut numbers = Numbers::new((n_rows * 100 + n_atoms) as u64);
         let targets = random_targets(&mut numbers, n_rows, n_atoms);
         let n_widths = n_atoms - 1;
         // Some past the bound, so that the clip is seen.
         let spacing: Vec<f32> = (0..4 * n_widths).map(|_| (7.0 * numbers.unit() - 3.5) as f32).collect();
-        let got = run_spacing(&lab, &targets, n_rows, &spacing, &DUE)?;
+        let first = run_spacing(&Lab::new(device)?, &targets, &spacing, 150)?;
+        Lab::on_all_lanes(device, |lab| {
+            let got = run_spacing(lab, &targets, &spacing, 150)?;
+            ensure!(bits(&got) == bits(&first), "{n_rows} rows, {n_atoms} atoms: other bits by {} lanes", lab.lanes());
+            Ok(())
+        })?;
         for b in 0..N_BRANCHES {
             let exact: Vec<f64> = spacing[b * n_widths..][..n_widths].iter().map(|s| *s as f64).collect();
             let of_branch = Matrix::from_fn(n_rows, n_atoms, |row, k| targets[(row * 4 + b) * n_atoms + k] as f64);
             let want = next_spacing(&exact, &of_branch);
             let absolute = (0.05 * 2.0 * 200.0 + 3.5 * 66.0) * U;
             let what = format!("spacing of branch {b}, {n_rows} rows, {n_atoms} atoms");
-            Tolerance { absolute, relative: 0.0 }.check(&what, &got[b * n_widths..][..n_widths], &want)?;
+            Tolerance { absolute, relative: 0.0 }.check(&what, &first[b * n_widths..][..n_widths], &want)?;
         }
-        let again = run_spacing(&lab, &targets, n_rows, &spacing, &DUE)?;
-        assert_eq!(bits(&again), bits(&got), "the same bits twice");
     }
     Ok(())
 }
 
-fn spacing_moves_only_when_due(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    let mut numbers = Numbers::new(3);
-    let targets = random_targets(&mut numbers, 70, 51);
-    let spacing = vec![0.25f32; 200];
-    for (rng_step, every, gate, moves) in [
-        (50, 50, 0, true),
-        (100, 50, 0, true),
-        (49, 50, 0, false),
-        (51, 50, 0, false),
-        (1, 50, 0, false),
-        (100, 50, 1, false),
-        (7, 1, 0, true),
-        (50, 0, 0, false),
-    ] {
-        let got = run_spacing(&lab, &targets, 70, &spacing, &Step { rng_step, every, gate })?;
-        assert_eq!(got != spacing, moves, "step {rng_step}, every {every}, gate {gate}");
-    }
-    // A gated step's targets may be anything.
-    let bad = vec![f32::NAN; targets.len()];
-    assert_eq!(run_spacing(&lab, &bad, 70, &spacing, &Step { gate: 1, ..DUE })?, spacing);
-    Ok(())
+fn spacing_is_proposed_when_due(device: &Device) -> Outcome {
+    Lab::on_all_lanes(device, |lab| {
+        let (mut numbers, spacing) = (Numbers::new(3), vec![0.25f32; 200]);
+        let targets = random_targets(&mut numbers, 70, 51);
+        let not_due = run_spacing(lab, &targets, &spacing, 0)?;
+        ensure!(not_due.iter().all(|width| width.is_nan()), "not due, it proposes {not_due:?}");
+        let due = run_spacing(lab, &targets, &spacing, 50)?;
+        ensure!(due.iter().all(|width| width.is_finite()) && due != spacing, "due, it proposes {due:?}");
+        Ok(())
+    })
 }
