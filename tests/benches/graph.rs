@@ -1,9 +1,11 @@
 //! What a replay costs: a parent graph of 12 children with 8 small kernels each.
 //!
 //! `graph [--device auto|cuda|cpu] [--json FILE]`. Times by the device's events, the host's by its clock, medians of many.
+//! Beside the launches stands how fast the core runs in the same moments, since a shared machine's cores do not keep one speed.
 //! Two graphs: in `chain` every kernel waits for the one before; in `beside` the children are independent. A launch of the
 //! graph must be exactly one driver call: the program fails otherwise.
 
+use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ const LEN: usize = 32;
 const BATCH: u32 = 20;
 const N_BATCHES: usize = 200;
 const N_AUDITED: u64 = 1000;
+/// Steps of a chain: some ten microseconds.
+const CHAIN: u32 = 10_000;
 
 #[derive(Serialize)]
 struct Report {
@@ -49,6 +53,8 @@ struct Measured {
     launch_us: f64,
     /// Host time of one launch on an idle stream.
     launch_idle_us: f64,
+    /// Steps of a chain of dependent multiply-adds that the host's core made in a nanosecond, between the launches.
+    chain_steps_a_ns: f64,
     /// Driver calls that the ledger saw in `replays` replays, and how many were `cuGraphLaunch`.
     replays: u64,
     driver_calls: u64,
@@ -83,7 +89,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     for graph in &report.graphs {
         println!(
             "{:<7} {} kernels, {} edges: {:.2} us a replay, {:.3} us a kernel, {:.2} us alone; {:.2} us of host a launch, \
-             {:.2} on an idle stream; {} driver calls in {} replays",
+             {:.2} on an idle stream, on a core that makes {:.3} chained multiply-adds a ns; {} driver calls in {} replays",
             graph.graph,
             graph.n_kernels,
             graph.n_edges,
@@ -92,6 +98,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
             graph.alone_us,
             graph.launch_us,
             graph.launch_idle_us,
+            graph.chain_steps_a_ns,
             graph.driver_calls,
             graph.replays
         );
@@ -149,7 +156,7 @@ fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measure
     stream.synchronize()?;
 
     let (mut batches, mut alone) = (Vec::new(), Vec::new());
-    let (mut launches, mut idle_launches) = (Vec::new(), Vec::new());
+    let (mut launches, mut idle_launches, mut chains) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..N_BATCHES {
         let start = stream.record()?;
         for _ in 0..BATCH {
@@ -163,6 +170,7 @@ fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measure
         graph.launch(&stream)?;
         idle_launches.push(begun.elapsed());
         alone.push(stream.record()?.since(&start)?);
+        chains.push(chain());
     }
     let (driver_calls, graph_launches) = audit(&graph, &stream)?;
     let description = graph.description();
@@ -177,10 +185,21 @@ fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measure
         alone_us: median_us(alone),
         launch_us: median_us(launches),
         launch_idle_us: median_us(idle_launches),
+        chain_steps_a_ns: f64::from(CHAIN) / (1e3 * median_us(chains)),
         replays: N_AUDITED,
         driver_calls,
         graph_launches,
     })
+}
+
+/// What a chain of `CHAIN` dependent multiply-adds takes: nothing but the core's clock, and who shares it, changes it.
+fn chain() -> Duration {
+    let (begun, mut x) = (Instant::now(), black_box(1_u64));
+    for _ in 0..CHAIN {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    }
+    black_box(x);
+    begun.elapsed()
 }
 
 /// Driver calls of `N_AUDITED` replays, and how many of them launched a graph.
