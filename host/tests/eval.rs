@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use host::data::simulate::{Market, Simulation};
 use host::device::{Device, DeviceChoice};
 use host::eval::evaluation::{Evaluation, Selection};
+use host::interrupt::Interrupt;
 use host::run::{Checkpoint, RunFolder};
 use host::train::Tester;
 use serde_json::Value;
@@ -117,6 +118,13 @@ fn another_file_is_traded_as_a_whole() {
     assert_has(&text(&output.stderr), &["WARN", "Its times overlap"]);
     assert_has(&std::fs::read_to_string(html).expect("the report"), &["run on ", "other.csv"]);
 
+    // A price that stands still is told of in the result as well.
+    let rows = (0..1_200).map(|minute| format!("{},100,100,100,100,1\n", 1_700_000_000 + 300 * minute));
+    let still = path_in(folder.path(), "still.csv");
+    std::fs::write(&still, format!("time,open,high,low,close,volume\n{}", rows.collect::<String>())).expect("room");
+    let output = done(&["eval", "--checkpoint", &run, "--data", &still, "--json"]);
+    assert_has(&notes(&json(&output)), &["still.csv: every bar closes at the same price"]);
+
     // 4,800 bars of five minutes are 400 hours.
     let long = simulated(folder.path(), "long.csv", 4_800, 3);
     let output = done(&["eval", "--checkpoint", &run, "--data", &long, "--bar", "1h", "--json"]);
@@ -152,7 +160,7 @@ fn the_future_of_another_file_changes_nothing_before_it() {
     }
     changed.volume[COMMON..].iter_mut().for_each(|volume| *volume *= 100.0);
     let returns = |bars| {
-        let mut tester = Tester::new(&device, &run.config().unwrap(), bars).unwrap();
+        let mut tester = Tester::new(&device, &run.config().unwrap(), bars, &Interrupt::default()).unwrap();
         tester.load(&checkpoint).unwrap();
         let test = tester.test(&(128..1_000), Selection::default(), None).unwrap();
         test.records.agent.into_iter().map(|path| path.returns).collect::<Vec<_>>()
@@ -168,17 +176,26 @@ fn the_future_of_another_file_changes_nothing_before_it() {
 #[test]
 fn no_command_overwrites_what_it_reads() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (run, bars) = (trained(folder.path(), &[]), simulated(folder.path(), "bars.csv", 1_500, 7));
+    let bars = simulated(folder.path(), "bars.csv", 1_500, 7);
+    let run = trained(folder.path(), &["--data", &bars]);
     let (config, both) = (path_in(folder.path(), "config.toml"), path_in(folder.path(), "both"));
     std::fs::write(&config, "lr = 1e-3\n").expect("the folder has room");
     let inside = |name: &str| path_in(Path::new(&run), name);
     let kept = std::fs::read_dir(inside("checkpoints")).expect("checkpoints").next().expect("one").expect("a name");
     let manifest = path_in(&kept.path(), "manifest.json");
-    let files = [bars.clone(), config.clone(), inside("run.json"), inside("config.toml"), manifest.clone()];
+    let files = [
+        bars.clone(),
+        config.clone(),
+        inside("run.json"),
+        inside("config.toml"),
+        inside("metrics.jsonl"),
+        inside("report.html"),
+        manifest.clone(),
+    ];
     let contents = || files.clone().map(|file| std::fs::read(file).expect("it is there"));
     let before = contents();
 
-    let (record, of_run) = (inside("run.json"), inside("config.toml"));
+    let (record, of_run, metrics) = (inside("run.json"), inside("config.toml"), inside("metrics.jsonl"));
     let eval = ["eval", "--checkpoint", &run];
     let dump = ["dump", "--preset", "tiny", "--steps", "1"];
     for arguments in [
@@ -192,9 +209,24 @@ fn no_command_overwrites_what_it_reads() {
         vec!["audit", "--preset", "tiny", "--steps", "60", "--config", &config, "--docs", &config],
         vec!["report", &run, "--out", &manifest],
         vec!["train", "--resume", &run, "--json", &manifest],
+        // The market file that the run began with, though no argument names it.
+        vec!["train", "--resume", &run, "--json", &bars],
+        [&eval[..], &["--json", &bars]].concat(),
+        vec!["report", &run, "--json", &bars],
+        // Files of a run that the command has nothing to do with.
+        vec!["train", "--preset", "tiny", "--out", &both, "--json", &metrics],
+        vec!["train", "--preset", "tiny", "--out", &both, "--json", &inside("report.html")],
+        vec!["graph", "--json", &metrics],
+        vec!["graph", "--dot", &manifest],
+        vec!["data", "inspect", &bars, "--json", &metrics],
+        [&dump[..], &["--out", &metrics]].concat(),
+        vec!["bench", "--preset", "tiny", "--json", &record],
     ] {
         assert_has(&refused(&arguments), &["overwrite"]);
         assert!(contents() == before, "{arguments:?} wrote to one of {files:?}");
         assert!(!Path::new(&both).exists(), "{arguments:?}");
     }
+    // Beside them there is room.
+    done(&["report", &run, "--json", &inside("said.json")]);
+    done(&["graph", "--json", &inside("step.json")]);
 }

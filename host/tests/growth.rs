@@ -95,11 +95,12 @@ fn a_run_keeps_its_numbers_and_nothing_else() {
         command: Vec::new(),
         backend: device.backend_name().to_owned(),
         device: device.info().name,
-        preset: Preset::Tiny,
+        preset: Some(Preset::Tiny),
         seed: config.seed,
         config_fingerprint: config.fingerprint(),
         data: None,
         bars: BarsRecord::new(&bars),
+        notes: Vec::new(),
         started: RunRecord::started_now(),
     };
     let place = tempfile::tempdir().expect("a folder");

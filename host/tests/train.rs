@@ -1,6 +1,8 @@
 //! `train` as a user runs it, on a machine without a driver.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -146,8 +148,7 @@ fn an_interrupted_run_says_how_to_go_on_and_does() {
     let second = run(&folder, &["train", "--resume", "run"]);
     assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
     assert_has(&stderr(&second), &["run: is being trained by another process"]);
-    let sent = Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("a shell");
-    assert!(sent.success());
+    interrupt(&child);
     let output = child.wait_with_output().expect("an end");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed} {}", stderr(&output));
@@ -168,10 +169,51 @@ fn an_interrupted_run_says_how_to_go_on_and_does() {
     assert_eq!(evaluation("run"), evaluation("whole"));
 }
 
+fn interrupt(child: &Child) {
+    let sent = Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("a shell");
+    assert!(sent.success());
+}
+
+/// An epoch of a million steps: it is left out, and the run begins it anew when it is gone on with.
+#[test]
+fn an_interrupt_ends_a_long_epoch() {
+    let folder = new_folder();
+    let long = ["train", "--preset", "tiny", "--set", "steps_per_epoch=1000000", "--out", "run"];
+    for arguments in [&long[..], &["train", "--resume", "run"]] {
+        let mut command = onegraph(&folder, arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        wait_for_epochs(&folder.path().join("run"), &mut child, 0);
+        // Setup and collection take less than a second.
+        thread::sleep(Duration::from_secs(3));
+        interrupt(&child);
+        let started = Instant::now();
+        while child.try_wait().expect("a child").is_none() {
+            if started.elapsed() > Duration::from_secs(30) {
+                child.kill().expect("our own child");
+                panic!("the epoch is waited for");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().expect("it has ended");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_has(&String::from_utf8_lossy(&output.stdout), &["stopped; go on with: onegraph train --resume "]);
+        assert_has(
+            &stderr(&output),
+            &["interrupted: stopping; an epoch that is under way is left out", "training 5 epochs"],
+        );
+        assert!(!stderr(&output).contains("from epoch"), "{}", stderr(&output));
+        assert_eq!(metrics(&folder.path().join("run")).len(), 0);
+        assert_eq!(checkpoints(&folder.path().join("run")).len(), 0);
+    }
+}
+
 #[test]
 fn a_file_of_bars_trains() {
     let folder = new_folder();
     done(&folder, &["data", "simulate", "--out", "bars.csv", "--bars", "5000"]);
+    let bars = fs::read_to_string(folder.path().join("bars.csv")).expect("the market");
+    let last = bars.lines().last().expect("a bar");
+    fs::write(folder.path().join("bars.csv"), format!("{bars}{last}\n")).expect("room");
     let arguments = ["train", "--preset", "tiny", "--set", "epochs=1", "--data", "bars.csv", "--out", "run", "--json"];
     let result: Value = serde_json::from_str(&done(&folder, &arguments)).expect("JSON alone");
     assert_eq!(result["interrupted"], false);
@@ -179,6 +221,38 @@ fn a_file_of_bars_trains() {
     let record: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("run/run.json")).expect("a file")).expect("JSON");
     assert!(record["data"]["files"][0]["path"].as_str().is_some_and(|path| path.ends_with("bars.csv")), "{record}");
+    // What was mended stands in the record and in the report.
+    let note = "bars.csv: mended: exact duplicates dropped (1)";
+    assert_eq!(record["notes"], Value::from(vec![note]));
+    assert_has(&fs::read_to_string(folder.path().join("run/report.html")).expect("the report"), &[note]);
+}
+
+/// Root may write everywhere: the program then runs as nobody.
+#[test]
+fn a_run_in_a_closed_folder_is_not_gone_on_with() {
+    let folder = new_folder();
+    done(&folder, &["train", "--preset", "tiny", "--set", "epochs=1", "--out", "run", "--quiet"]);
+    let set_mode = |name: &str, mode: u32| {
+        fs::set_permissions(folder.path().join(name), Permissions::from_mode(mode)).expect("our own");
+    };
+    let is_root = fs::metadata("/proc/self").expect("this process").uid() == 0;
+    let all = [("run", 0o777), ("run/checkpoints", 0o777), ("run/metrics.jsonl", 0o666)];
+    set_mode(".", 0o755);
+    all.iter().for_each(|&(name, open)| set_mode(name, open));
+    for (name, open) in all {
+        set_mode(name, open & 0o555);
+        let mut command = onegraph(&folder, &["train", "--resume", "run"]);
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", stderr(&output));
+        let message =
+            format!("error: {name}: cannot be written: Permission denied (os error 13); make it writable, or copy");
+        assert_has(&stderr(&output), &[&message]);
+        set_mode(name, open);
+    }
+    done(&folder, &["train", "--resume", "run", "--quiet"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::files::{WriteError, kind_of, temporary_folder};
 use crate::interrupt::Interrupt;
 use crate::market::walk_forward::walk_forward;
 use crate::text::shown_path;
-use crate::train::dump::{Before, write};
+use crate::train::dump::{Before, DumpError, write};
 use crate::train::{TrainError, Trainer};
 
 /// Arguments of `dump`.
@@ -43,8 +43,8 @@ struct Dumped<'a> {
     step: u32,
     /// The device's name.
     device: String,
-    /// The preset under the configuration.
-    preset: crate::config::Preset,
+    /// The preset under the configuration, if anything of it is left.
+    preset: Option<crate::config::Preset>,
     /// Of the effective configuration.
     config_fingerprint: u32,
 }
@@ -80,18 +80,20 @@ impl Arguments {
         let folds = folds.map_err(TrainError::from)?;
         let mut trainer = Trainer::new(&plan.device, &plan.config, bars)?;
         trainer.begin_fold(&folds[0])?;
-        trainer.warm_up()?;
+        trainer.heed(&interrupt);
+        trainer.warm_up().map_err(stopped)?;
         for _ in 1..self.steps {
             trainer.step()?;
-            if interrupt.requested() {
-                return Err(Error::Failed("interrupted: nothing was written".into()));
-            }
+            interrupt.check().map_err(|interrupted| stopped(interrupted.into()))?;
         }
         trainer.finish_steps()?;
         let before = Before::read(&trainer)?;
         trainer.step()?;
         trainer.finish_steps()?;
-        let n_tensors = write(&trainer, &before, &temporary)?;
+        let n_tensors = write(&trainer, &before, &temporary).map_err(|error| match error {
+            DumpError::Device(error) => error.into(),
+            DumpError::File(error) => Error::Output { path: self.out.clone(), error: WriteError::writing(error) },
+        })?;
         std::fs::rename(&temporary, &self.out).map_err(unwritable)?;
 
         let dumped = Dumped {
@@ -109,5 +111,13 @@ impl Arguments {
         }
         let Dumped { file, bytes, tensors, step, .. } = &dumped;
         output::print(&format!("{}: step {step}, {tensors} tensors, {bytes} bytes\n", shown_path(file)))
+    }
+}
+
+/// What is said of an interrupt: nothing is kept of the work.
+fn stopped(error: TrainError) -> Error {
+    match error {
+        TrainError::Interrupted(_) => Error::Failed("interrupted: nothing was written".into()),
+        other => other.into(),
     }
 }

@@ -10,20 +10,23 @@ use serde::{Deserialize, Serialize};
 use shared_types::market::{direction, order};
 use shared_types::{EnvParams, Isv};
 
+use super::EvalError;
 use super::records::PathRecords;
 use super::statistics;
-use crate::error::DeviceError;
+use crate::interrupt::Interrupt;
 use crate::market::Runner;
 use crate::market::fold::FoldMarket;
-use crate::market::paths::scripted;
+use crate::market::paths::{n_side_by_side, scripted};
 
 /// Index of the size 1 of the cap.
 const FULL_SIZE: u8 = 2;
 /// `enter` is tried from 1/4 to 3 standard deviations of the training part, in quarters.
 const N_ENTERS: usize = 12;
 const ENTER_STEP: f64 = 0.25;
+/// Rules that are tried side by side, at most.
+pub const N_SIDE_BY_SIDE: usize = 8;
 /// `leave` is tried at these multiples of `enter`; -1 turns every position over.
-const LEAVES: [f64; 8] = [-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75];
+const LEAVES: [f64; N_SIDE_BY_SIDE] = [-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75];
 
 /// Thresholds, log price.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,17 +89,19 @@ pub struct Deviating<'a> {
     pub bus: &'a Isv,
     /// Log price less where it returns to, \[n\].
     pub deviations: &'a [f64],
+    /// Whether the user wants it to stop.
+    pub interrupt: &'a Interrupt,
 }
 
 impl Deviating<'_> {
     /// The pair of the grid with the largest sum of log returns on `train`, the earlier of equals.
-    pub fn fit(&self, runner: Runner<'_>, train: &Range<usize>) -> Result<ThresholdRule, DeviceError> {
+    pub fn fit(&self, runner: Runner<'_>, train: &Range<usize>) -> Result<ThresholdRule, EvalError> {
         let part = &self.deviations[train.clone()];
         let square = part.iter().map(|x| x * x).sum::<f64>() / part.len() as f64;
         let rules = grid(square.sqrt());
         let mut best = (f64::NEG_INFINITY, rules[0]);
         // A few paths at a time: a record of every bar for the whole grid would be much memory.
-        for some in rules.chunks(LEAVES.len()) {
+        for some in rules.chunks(N_SIDE_BY_SIDE.min(n_side_by_side(train.len()))) {
             for (rule, records) in some.iter().zip(self.run(runner, some, train)?) {
                 let growth = statistics::log_growth(&records.returns64());
                 if growth > best.0 {
@@ -108,7 +113,7 @@ impl Deviating<'_> {
     }
 
     /// Fits on `train`, and trades on `test`.
-    pub fn test(&self, runner: Runner<'_>, train: &Range<usize>, test: &Range<usize>) -> Result<RuleTest, DeviceError> {
+    pub fn test(&self, runner: Runner<'_>, train: &Range<usize>, test: &Range<usize>) -> Result<RuleTest, EvalError> {
         let rule = self.fit(runner, train)?;
         let records = PathRecords::joined(&self.run(runner, &[rule], test)?);
         Ok(RuleTest { rule, records })
@@ -120,7 +125,8 @@ impl Deviating<'_> {
         runner: Runner<'_>,
         rules: &[ThresholdRule],
         part: &Range<usize>,
-    ) -> Result<Vec<PathRecords>, DeviceError> {
+    ) -> Result<Vec<PathRecords>, EvalError> {
+        self.interrupt.check()?;
         let params = EnvParams { min_hold: [1; 3], ..*self.params };
         // The last bar decides nothing: its close ends the path.
         let seen = &self.deviations[part.start..part.end - 1];

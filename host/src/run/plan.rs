@@ -6,10 +6,10 @@ use super::checkpoint::Checkpoint;
 use super::error::RunError;
 use super::folder::RunFolder;
 use super::record::{DataFile, DataRecord, RunRecord};
-use crate::config::{Config, ConfigError, MemoryError};
+use crate::config::{Config, ConfigError, MemoryError, MemoryEstimate};
 use crate::data::simulate::{Market, Simulation, deviations};
 use crate::data::{self, Bars, DataError, ReadOptions};
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::error::DeviceError;
 use crate::market::walk_forward::{WalkForwardError, walk_forward};
 use crate::text::{shown, shown_path};
@@ -24,6 +24,8 @@ pub struct NamedBars {
     pub name: String,
     /// Its bars.
     pub bars: Bars,
+    /// What must be known of them, each with the file's name.
+    pub notes: Vec<String>,
 }
 
 /// A run that is gone on with.
@@ -120,15 +122,24 @@ impl TrainPlan {
 
     /// Whether the series can be split and the device has room.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
-        for NamedBars { name, bars } in &self.bars {
+        for NamedBars { name, bars, .. } in &self.bars {
             walk_forward(bars.len(), self.config.folds, self.config.episode_len as usize)
                 .map_err(|source| PlanError::WalkForward { name: name.clone(), source })?;
         }
         let n_bars = self.bars.iter().map(|series| series.bars.len()).sum();
         let (free_bytes, _) = self.device.memory_info()?;
-        self.config.memory_estimate(n_bars).check(free_bytes, &self.device.info().name)?;
+        memory_on(&self.device, &self.config, n_bars).check(free_bytes, &self.device.info().name)?;
+        if !self.device.is_host() {
+            self.config.host_memory_estimate(n_bars).check(device::host_memory_info().0, "the host")?;
+        }
         Ok(())
     }
+}
+
+/// What a run over `n_bars` needs of the device's memory.
+pub(crate) fn memory_on(device: &Device, config: &Config, n_bars: usize) -> MemoryEstimate {
+    let estimate = config.memory_estimate(n_bars);
+    if device.is_host() { estimate.and(config.host_memory_estimate(n_bars)) } else { estimate }
 }
 
 /// A run that was begun: what its folder says of it.
@@ -177,7 +188,7 @@ pub(crate) fn known_deviations(record: &RunRecord, config: &Config, bars: &Bars)
 pub(crate) fn simulate(config: &Config) -> Vec<NamedBars> {
     let market = config.sim.market;
     let simulation = Simulation { market, n_bars: config.sim.bars, seed: config.seed };
-    vec![NamedBars { name: market.name().to_owned(), bars: simulation.bars() }]
+    vec![NamedBars { name: market.name().to_owned(), bars: simulation.bars(), notes: Vec::new() }]
 }
 
 /// Reads market files; a fault in any of them, or fewer bars than `n_bars_min`, is an error.
@@ -189,16 +200,17 @@ pub(crate) fn read_files(
     let mut all: Vec<NamedBars> = Vec::new();
     for path in paths {
         let reading = data::read(path, options)?;
-        for notice in reading.notices() {
-            tracing::warn!("{}: {}", shown_path(path), shown(&notice));
-        }
+        let note = |note: &String| format!("{}: {}", shown_path(path), shown(note));
+        let mut notes: Vec<String> = reading.notices().iter().map(note).collect();
+        notes.iter().for_each(|note| tracing::warn!("{note}"));
         let (bars, repairs) = reading.accept(n_bars_min)?;
         tracing::info!("{}: {} bars; {repairs:?}", shown_path(path), bars.len());
+        notes.extend(repairs.note().as_ref().map(note));
         let base = bars.symbol.clone().unwrap_or_else(|| stem(path));
         let is_free = |name: &String| all.iter().all(|other| other.name != *name);
         let mut names = std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}#{n}")));
         let name = names.find(is_free).expect("there are more names than files");
-        all.push(NamedBars { name, bars });
+        all.push(NamedBars { name, bars, notes });
     }
     Ok(all)
 }

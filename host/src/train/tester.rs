@@ -11,8 +11,11 @@ use crate::data::Bars;
 use crate::device::{Buffer, Device, Module, Stored, Stream};
 use crate::eval::backtest::evaluate;
 use crate::eval::evaluation::{FoldTest, Selection};
+use crate::eval::random::{RandomPaths, Tested};
+use crate::eval::records::PathRecords;
 use crate::eval::threshold_rule::Deviating;
 use crate::images::KERNELS;
+use crate::interrupt::Interrupt;
 use crate::market::Runner;
 use crate::market::fold::FoldMarket;
 use crate::market::series::Series;
@@ -32,6 +35,7 @@ pub struct Tester {
     device: Device,
     config: Config,
     bar_sigma: f32,
+    interrupt: Interrupt,
 }
 
 /// A simulated market that returns to somewhere, for the rule that sees it.
@@ -44,8 +48,8 @@ pub struct Returning<'a> {
 }
 
 impl Tester {
-    /// Takes the memory and uploads the series.
-    pub fn new(device: &Device, config: &Config, bars: &Bars) -> Result<Self, TrainError> {
+    /// Takes the memory and uploads the series. Tests end with [`TrainError::Interrupted`] when `interrupt` asks for it.
+    pub fn new(device: &Device, config: &Config, bars: &Bars, interrupt: &Interrupt) -> Result<Self, TrainError> {
         let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
         let series = Series::upload(device, bars)?;
         Runner { device, module: &module, stream: &stream }.run(series.features())?;
@@ -59,6 +63,7 @@ impl Tester {
             device: device.clone(),
             config: config.clone(),
             bar_sigma: 0.0,
+            interrupt: interrupt.clone(),
         })
     }
 
@@ -72,24 +77,36 @@ impl Tester {
         Ok(())
     }
 
-    /// Tests the checkpoint on `part` under every scenario, with the baselines.
+    /// The terms on which the checkpoint trades `part`.
+    pub fn terms(&self, part: &Range<usize>) -> Result<Tested, TrainError> {
+        let params: EnvParams = self.config.market_rules().params(part, self.bar_sigma, self.config.seed)?;
+        let bus = Isv { entries: self.agent.bus.read()?.try_into().expect("64 entries") };
+        Ok(Tested { part: part.clone(), params, bus })
+    }
+
+    /// The median of the random paths over `tests`, each on its own checkpoint's terms.
+    pub fn random(&self, tests: &[Tested], bars_a_year: f64) -> Result<PathRecords, TrainError> {
+        Ok(RandomPaths::new(self.runner(), &self.market, tests, &self.interrupt).median(bars_a_year)?)
+    }
+
+    /// Tests the checkpoint on `part` under every scenario, with buy-and-hold and the threshold rule where there is one.
     pub fn test(
         &self,
         part: &Range<usize>,
         selection: Selection,
         returning: Option<Returning<'_>>,
     ) -> Result<FoldTest, TrainError> {
-        let params: EnvParams = self.config.market_rules().params(part, self.bar_sigma, self.config.seed)?;
-        let bus = Isv { entries: self.agent.bus.read()?.try_into().expect("64 entries") };
+        let Tested { params, bus, .. } = self.terms(part)?;
         let policy = NetworkPolicy::greedy(&self.device, &self.agent, &self.no_draws);
         let threshold_rule = match returning {
             Some(Returning { deviations, train }) => {
-                let deviating = Deviating { market: &self.market, params: &params, bus: &bus, deviations };
+                let (market, interrupt) = (&self.market, &self.interrupt);
+                let deviating = Deviating { market, params: &params, bus: &bus, deviations, interrupt };
                 Some(deviating.test(self.runner(), train, part)?)
             }
             None => None,
         };
-        let records = evaluate(self.runner(), &self.market, &params, &bus, part, &policy)?;
+        let records = evaluate(self.runner(), &self.market, &params, &bus, part, &policy, &self.interrupt)?;
         Ok(FoldTest { selection, records, threshold_rule })
     }
 
