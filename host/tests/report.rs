@@ -46,7 +46,6 @@ fn fold(at: usize) -> FoldTest {
     let stream = 100 * at as u32;
     let start = 2_000 + at * N_TEST;
     let costs = [0.0, 1e-5, -2e-5, -0.5e-5, 0.5e-5];
-    let random = (0..9).map(|seed| path(stream + 20 + seed, -6e-5, 9e-4)).collect();
     FoldTest {
         selection: Selection {
             epoch: Some(17 + 3 * at as u64),
@@ -62,7 +61,6 @@ fn fold(at: usize) -> FoldTest {
             kelly_cap: 0.62,
             agent: (0..Scenario::ALL.len()).map(|which| path(stream, 2.5e-5 + costs[which], 8e-4)).collect(),
             buy_and_hold: (0..Scenario::ALL.len()).map(|_| path(stream + 10, 0.5e-5, 1.2e-3)).collect(),
-            random,
         },
         threshold_rule: None,
     }
@@ -71,7 +69,8 @@ fn fold(at: usize) -> FoldTest {
 fn evaluation() -> Evaluation {
     let folds: Vec<FoldTest> = (0..N_FOLDS).map(fold).collect();
     let time_ns: Vec<i64> = (0..2_000 + (N_FOLDS * N_TEST) as i64).map(|bar| MONDAY_NS + bar * BAR_NS).collect();
-    Evaluation::new(&folds, Times { time_ns: &time_ns, interval_ns: BAR_NS }, 7)
+    let random = PathRecords::joined(&[0, 1, 2].map(|fold| path(100 * fold + 20, -6e-5, 9e-4)));
+    Evaluation::new(&folds, &random, Times { time_ns: &time_ns, interval_ns: BAR_NS }, 7)
 }
 
 /// A line of metrics; an epoch without validation has a null there, a share of NaN is written as null.

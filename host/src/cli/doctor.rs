@@ -13,6 +13,7 @@ use crate::config::{Config, DataSource, MemoryEstimate, Preset, bytes_text};
 use crate::device::{Device, DeviceChoice};
 use crate::error::DeviceError;
 use crate::images::KERNELS;
+use crate::run::plan::memory_on;
 use crate::text::shown;
 
 /// Arguments of `doctor`.
@@ -81,7 +82,7 @@ impl Arguments {
         };
         let preset = self.preset.unwrap_or_else(|| default_preset(chosen));
         let config = Config::preset(preset, DataSource::Simulator);
-        let memory = config.memory_estimate(config.sim.bars as usize);
+        let memory = memory_on(chosen, &config, config.sim.bars as usize);
         checks.extend([cpu_found(&cpu)?, memory_for(preset, &memory, chosen), images(), compiler(), rustup()]);
         let kernels_run = checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU);
         let works = match global.device {

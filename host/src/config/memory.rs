@@ -1,4 +1,4 @@
-//! Bytes that a run needs on its device, from the configuration alone.
+//! Bytes that a run needs on its device and on the host, from the configuration alone.
 
 use std::fmt;
 
@@ -12,6 +12,10 @@ use shared_types::{BarRecord, EnvState, MarketBar, PendingStep, Precision};
 
 use super::keys::Config;
 use super::setting::Sampler;
+use crate::data::simulate::Market;
+use crate::eval::scenario::Scenario;
+use crate::eval::threshold_rule::N_SIDE_BY_SIDE;
+use crate::market::paths::{N_RANDOM, n_side_by_side};
 
 /// Widths that the design fixes: embedding of a bar, output of the temporal block and of the attention.
 const EMBED: usize = 64;
@@ -45,7 +49,7 @@ pub struct MemoryPart {
     pub bytes: u64,
 }
 
-/// What a run needs on its device.
+/// What a run needs, on its device or on the host.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryEstimate {
     /// The parts.
@@ -58,7 +62,7 @@ pub struct MemoryEstimate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the run needs {} on {device}, which has {} free: {}; take a smaller preset, `capacity`, `batch` or `environments`, \
-     or free the device of other programs",
+     or fewer bars, or end other programs there",
     bytes_text(.estimate.total_bytes), bytes_text(*.free_bytes), .estimate
 )]
 pub struct MemoryError {
@@ -88,9 +92,27 @@ impl Config {
             ("market", n_bars * market_bar_bytes()),
             ("evaluation", self.evaluation_bytes(n_bars)),
         ];
-        let parts = parts.map(|(name, bytes)| MemoryPart { name, bytes: bytes as u64 }).to_vec();
-        let total_bytes = parts.iter().map(|part| part.bytes).sum();
-        MemoryEstimate { parts, total_bytes }
+        MemoryEstimate::of(parts)
+    }
+
+    /// Memory of the host beside the bars that a run of `n_bars` has read: what the tests' paths leave there.
+    pub fn host_memory_estimate(&self, n_bars: usize) -> MemoryEstimate {
+        // The agent's and buy-and-hold's returns under every scenario and the threshold rule's, f32; then of one path after the other
+        // the time and the return, and of the two that an interval compares the returns and, twice, two running sums, f64.
+        const KEPT: usize = (2 * Scenario::ALL.len() + 1) * F32;
+        const COMPARED: usize = 5 * F32 + F64 + 2 * (F64 + 2 * 2 * F64);
+        let tested = if self.folds == 1 { n_bars / 5 } else { 3 * n_bars / 10 };
+        let random = N_RANDOM.min(n_side_by_side(n_bars / 5)) * F32;
+        let deviations = if self.returns() { n_bars * F64 } else { 0 };
+        MemoryEstimate::of([
+            ("records read back", self.records_bytes(n_bars)),
+            ("returns of the tests", tested * (KEPT + COMPARED.max(random)) + deviations),
+        ])
+    }
+
+    /// Whether the simulated market returns, so that the threshold rule is a baseline.
+    fn returns(&self) -> bool {
+        self.sim.market == Market::MeanReverting
     }
 
     fn state_stride(&self) -> usize {
@@ -173,19 +195,41 @@ impl Config {
         size_of::<EnvState>() + pending + (N_RECENT + N_ACCOUNT + self.state_stride()) * F32 + 8
     }
 
-    /// Records of the longest part, and a row of the network for each of its parallel segments.
+    /// Records of paths, and a row of the network for each segment of a validation.
     fn evaluation_bytes(&self, n_bars: usize) -> usize {
-        let part = n_bars / 5;
-        part * size_of::<BarRecord>() + part.div_ceil(self.episode_len as usize) * self.pass_row_bytes()
+        self.records_bytes(n_bars) + (n_bars / 5).div_ceil(self.episode_len as usize) * self.pass_row_bytes()
+    }
+
+    /// Records of the paths that are there at once: the longest test under every scenario, random paths over it, or threshold rules
+    /// over a training part. Validation has fewer.
+    fn records_bytes(&self, n_bars: usize) -> usize {
+        let test = n_bars / 5;
+        let side_by_side = |n_bars: usize, n_paths: usize| n_bars * n_paths.min(n_side_by_side(n_bars));
+        let rules = if self.returns() { side_by_side(n_bars, N_SIDE_BY_SIDE) } else { 0 };
+        let n_records = (test * Scenario::ALL.len()).max(side_by_side(test, N_RANDOM)).max(rules);
+        n_records * size_of::<BarRecord>()
     }
 }
 
-/// Raw and scaled features, the bar itself, its columns: time, prices, volume, spread, return.
+/// Raw and scaled features, the bar itself, its columns: time, prices, volume, four measured ones, three terms, three indicators.
 const fn market_bar_bytes() -> usize {
-    N_FEATURES * (F64 + F32) + size_of::<MarketBar>() + 12 * F64
+    N_FEATURES * (F64 + F32) + size_of::<MarketBar>() + 16 * F64
 }
 
 impl MemoryEstimate {
+    fn of<const N: usize>(parts: [(&'static str, usize); N]) -> Self {
+        let parts = parts.map(|(name, bytes)| MemoryPart { name, bytes: bytes as u64 }).to_vec();
+        let total_bytes = parts.iter().map(|part| part.bytes).sum();
+        Self { parts, total_bytes }
+    }
+
+    /// Both together, of a device that is the host itself.
+    pub fn and(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self.total_bytes += other.total_bytes;
+        self
+    }
+
     /// An error if it is more than what is free on `device`.
     pub fn check(&self, free_bytes: usize, device: &str) -> Result<(), MemoryError> {
         let free_bytes = free_bytes as u64;

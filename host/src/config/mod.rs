@@ -10,7 +10,7 @@
 //! | `layers` | preset, then file, then `--set`; which layer a value came from |
 //! | `rules` | what must hold between keys |
 //! | `text` | the effective configuration as TOML, and the documentation's tables |
-//! | `memory` | bytes that a run needs on its device |
+//! | `memory` | bytes that a run needs on its device and on the host |
 
 mod error;
 mod keys;

@@ -281,6 +281,31 @@ fn memory_is_the_sum_of_its_parts() {
     assert!(half.memory_estimate(200_000).total_bytes < estimate.total_bytes);
 }
 
+/// What a test of 2,000,000 bars leaves behind: records of five paths of the agent and, side by side, of four random ones. Each of those
+/// that are read back is on the host, too.
+#[test]
+fn memory_of_the_host_is_what_tests_leave_there() {
+    let tiny = Config::preset(Preset::Tiny, DataSource::Simulator);
+    let bytes = |config: &Config, name: &str| {
+        let estimate = config.memory_estimate(10_000_000).and(config.host_memory_estimate(10_000_000));
+        assert_eq!(estimate.total_bytes, estimate.parts.iter().map(|part| part.bytes).sum::<u64>());
+        estimate.parts.iter().find(|part| part.name == name).expect("a part").bytes
+    };
+    let records = 5 * 2_000_000 * 32;
+    assert_eq!(bytes(&tiny, "records read back"), records);
+    assert!(bytes(&tiny, "evaluation") > records);
+    // At least the returns of the agent and of buy-and-hold under five scenarios each.
+    assert!(bytes(&tiny, "returns of the tests") > 10 * 2_000_000 * 4);
+    let mut returning = tiny.clone();
+    returning.sim.market = crate::data::simulate::Market::MeanReverting;
+    // One rule over as many bars as a training part has at most; the deviations.
+    assert_eq!(bytes(&returning, "records read back"), 10_000_000 * 32);
+    let more = bytes(&returning, "returns of the tests") - bytes(&tiny, "returns of the tests");
+    assert_eq!(more, 10_000_000 * 8);
+    let message = tiny.host_memory_estimate(10_000_000).check(1 << 28, "the host").unwrap_err().to_string();
+    assert_has(&message, &["on the host, which has 256.0 MiB free: records read back 305.2 MiB + ", "fewer bars"]);
+}
+
 #[test]
 fn byte_counts_for_people() {
     for (bytes, text) in

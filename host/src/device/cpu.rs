@@ -143,7 +143,7 @@ impl Drop for HeapBlock {
 }
 
 /// The machine's memory, bytes: available, and in all. Zero where the system does not tell.
-pub(super) fn memory_info() -> (usize, usize) {
+pub fn memory_info() -> (usize, usize) {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let bytes = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key));

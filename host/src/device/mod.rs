@@ -22,6 +22,7 @@ use cuda_std::cpu::ExecutorOptions;
 use cuda_std::shape::LaunchShape;
 
 pub use buffer::{Buffer, Part};
+pub use cpu::memory_info as host_memory_info;
 pub use cuda_driver::ledger;
 pub use matmul::{Bf16Kernels, Matmul, Output};
 pub use module::Module;
@@ -143,6 +144,11 @@ impl Device {
             Backend::Cpu(_) => cpu::info(),
             Backend::Cuda(cuda) => cuda.info().clone(),
         }
+    }
+
+    /// Whether it is the host itself, whose memory it shares.
+    pub fn is_host(&self) -> bool {
+        matches!(self.backend, Backend::Cpu(_))
     }
 
     /// Memory of the device, bytes: free, and in all.

@@ -134,7 +134,7 @@ impl Backtest {
     }
 }
 
-/// A part under all scenarios, with the baselines.
+/// A part under all scenarios, the agent and buy-and-hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRecords {
     /// The part: the first decision is on its first bar, each later bar is recorded.
@@ -145,12 +145,10 @@ pub struct PartRecords {
     pub agent: Vec<PathRecords>,
     /// One market entry at full size, under [`Scenario::ALL`].
     pub buy_and_hold: Vec<PathRecords>,
-    /// Random directions under [`Scenario::Configured`], a path a seed.
-    pub random: Vec<PathRecords>,
 }
 
 /// Tests a policy on `part`: one continuous path from its first bar to its last, goal 1, epsilon 0, the kelly_cap of `bus`
-/// throughout, under every scenario; baselines on the same costs and cap.
+/// throughout, under every scenario; buy-and-hold on the same costs and cap.
 pub fn evaluate(
     runner: Runner<'_>,
     market: &FoldMarket,
@@ -162,16 +160,15 @@ pub fn evaluate(
     let terms = Terms { params, bus };
     let backtest = Backtest::continuous(runner.device, market, terms, part, &Scenario::ALL, policy)?;
     let agent = backtest.run(runner)?.iter().map(|path| PathRecords::of(path)).collect();
-    let of_baseline = |scenario: Scenario, who: Baseline| {
-        let paths = baseline(runner, market, &scenario.params(params), &scenario.bus(bus), part, who)?;
-        Ok::<_, DeviceError>(paths.iter().map(|path| PathRecords::of(path)).collect::<Vec<_>>())
-    };
+    // Its records go before the baselines take room for theirs.
+    drop(backtest);
     let mut buy_and_hold = Vec::new();
     for scenario in Scenario::ALL {
-        buy_and_hold.extend(of_baseline(scenario, Baseline::BuyAndHold)?);
+        let (params, bus) = (scenario.params(params), scenario.bus(bus));
+        let paths = baseline(runner, market, &params, &bus, part, Baseline::BuyAndHold)?;
+        buy_and_hold.extend(paths.iter().map(|path| PathRecords::of(path)));
     }
-    let random = of_baseline(Scenario::Configured, Baseline::Random)?;
-    Ok(PartRecords { part: part.clone(), kelly_cap: bus.entries[isv::KELLY_CAP], agent, buy_and_hold, random })
+    Ok(PartRecords { part: part.clone(), kelly_cap: bus.entries[isv::KELLY_CAP], agent, buy_and_hold })
 }
 
 /// What chooses among checkpoints.

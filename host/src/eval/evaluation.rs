@@ -1,6 +1,8 @@
 //! All folds together: the result of a run, as `evaluation.json` holds it. Every field, unit and equation stands in
 //! `docs/evaluation.md`.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::backtest::PartRecords;
@@ -10,7 +12,7 @@ use super::records::PathRecords;
 use super::scenario::Scenario;
 use super::statistics::{self, Interval, N_DRAWS};
 use super::threshold_rule::{RuleTest, ThresholdRule};
-use judge::{Judge, bars, joined, median_random};
+use judge::{Judge, bars, joined};
 
 mod judge;
 #[cfg(test)]
@@ -60,6 +62,18 @@ pub struct Times<'a> {
     pub time_ns: &'a [i64],
     /// Length of a bar.
     pub interval_ns: i64,
+}
+
+impl Times<'_> {
+    /// Bars that a year has of those that tests of these parts record.
+    pub fn bars_a_year<'a>(&self, parts: impl Iterator<Item = &'a Range<usize>>) -> f64 {
+        statistics::bars_a_year(&self.recorded(parts), self.interval_ns)
+    }
+
+    /// Times of the bars that tests of these parts record.
+    fn recorded<'a>(&self, parts: impl Iterator<Item = &'a Range<usize>>) -> Vec<i64> {
+        parts.flat_map(|part| &self.time_ns[bars(part)]).copied().collect()
+    }
 }
 
 /// Whether the test shows an edge.
@@ -174,27 +188,27 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Of the tests of all folds in order, `seed` being the bootstrap's.
+    /// Of the tests of all folds in order. `random` is the random path that stands for all, over the same bars; `seed` is the
+    /// bootstrap's.
     ///
     /// # Panics
-    /// If there is no fold, or a fold lacks a scenario or random paths.
-    pub fn new(tests: &[FoldTest], times: Times<'_>, seed: u64) -> Self {
+    /// If there is no fold, or a fold lacks a scenario.
+    pub fn new(tests: &[FoldTest], random: &PathRecords, times: Times<'_>, seed: u64) -> Self {
         assert!(!tests.is_empty(), "no fold was tested");
-        let recorded: Vec<i64> = tests.iter().flat_map(|test| &times.time_ns[bars(test)]).copied().collect();
+        let recorded = times.recorded(tests.iter().map(|test| &test.records.part));
         let judge = Judge { bars_a_year: statistics::bars_a_year(&recorded, times.interval_ns), seed };
 
         let agent = joined(tests, |records| &records.agent[0]);
         let flat = PathRecords { returns: vec![0.0; agent.returns.len()], ..PathRecords::default() };
         let hold = joined(tests, |records| &records.buy_and_hold[0]);
-        let random = median_random(tests, judge.bars_a_year);
         let superiority = vec![
             judge.superiority(&agent, "flat", &flat),
             judge.superiority(&agent, "buy_and_hold", &hold),
-            judge.superiority(&agent, "random", &random),
+            judge.superiority(&agent, "random", random),
         ];
         let rules: Option<Vec<&RuleTest>> = tests.iter().map(|test| test.threshold_rule.as_ref()).collect();
         let rule = rules.map(|rules| PathRecords::joined(rules.iter().map(|test| &test.records)));
-        let mut paths = vec![("buy_and_hold", &hold), ("random", &random)];
+        let mut paths = vec![("buy_and_hold", &hold), ("random", random)];
         paths.extend(rule.as_ref().map(|rule| ("threshold_rule", rule)));
 
         let named = |(name, path): (&str, &PathRecords)| Named { name: name.into(), performance: judge.of(path) };

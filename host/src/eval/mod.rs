@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`backtest`] | a policy taken over paths bar by bar, one graph launch a bar; [`evaluate`](backtest::evaluate), [`validate`](backtest::validate) |
 //! | [`scenario`] | under which costs, orders and cap a path trades |
+//! | [`random`] | the random baseline: its median path |
 //! | [`records`] | what is kept of a path, and adds up over folds |
 //! | [`performance`] | ratios of a path |
 //! | [`statistics`] | ratios of returns and their intervals |
@@ -16,6 +17,7 @@ pub mod backtest;
 pub mod curves;
 pub mod evaluation;
 pub mod performance;
+pub mod random;
 pub mod records;
 pub mod scenario;
 pub mod statistics;

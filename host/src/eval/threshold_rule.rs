@@ -15,15 +15,17 @@ use super::statistics;
 use crate::error::DeviceError;
 use crate::market::Runner;
 use crate::market::fold::FoldMarket;
-use crate::market::paths::scripted;
+use crate::market::paths::{n_side_by_side, scripted};
 
 /// Index of the size 1 of the cap.
 const FULL_SIZE: u8 = 2;
 /// `enter` is tried from 1/4 to 3 standard deviations of the training part, in quarters.
 const N_ENTERS: usize = 12;
 const ENTER_STEP: f64 = 0.25;
+/// Rules that are tried side by side, at most.
+pub const N_SIDE_BY_SIDE: usize = 8;
 /// `leave` is tried at these multiples of `enter`; -1 turns every position over.
-const LEAVES: [f64; 8] = [-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75];
+const LEAVES: [f64; N_SIDE_BY_SIDE] = [-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75];
 
 /// Thresholds, log price.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,7 +98,7 @@ impl Deviating<'_> {
         let rules = grid(square.sqrt());
         let mut best = (f64::NEG_INFINITY, rules[0]);
         // A few paths at a time: a record of every bar for the whole grid would be much memory.
-        for some in rules.chunks(LEAVES.len()) {
+        for some in rules.chunks(N_SIDE_BY_SIDE.min(n_side_by_side(train.len()))) {
             for (rule, records) in some.iter().zip(self.run(runner, some, train)?) {
                 let growth = statistics::log_growth(&records.returns64());
                 if growth > best.0 {

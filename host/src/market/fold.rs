@@ -17,6 +17,9 @@ use super::{Runner, Step};
 use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
 
+/// Bars whose features are read back at once, of which one is kept.
+const BARS_READ: usize = 1 << 16;
+
 /// Buffers that keep their addresses from fold to fold, so that captured graphs stay valid.
 pub struct FoldMarket {
     /// Scaled features, \[n, F\].
@@ -61,8 +64,12 @@ impl FoldMarket {
     ) -> Result<Fitted, DeviceError> {
         assert!(!train.is_empty() && train.end <= series.len(), "bars {train:?} of {} to train on", series.len());
         runner.run(self.moments(series, train))?;
-        let raw = series.raw.slice(train.start * N_FEATURES..train.end * N_FEATURES).read()?;
-        let mut table: Vec<f64> = raw.chunks_exact(N_FEATURES).map(|bar| bar[feature::VOLATILITY_60]).collect();
+        let mut table = Vec::with_capacity(train.len());
+        for first in train.clone().step_by(BARS_READ) {
+            let last = (first + BARS_READ).min(train.end);
+            let raw = series.raw.slice(first * N_FEATURES..last * N_FEATURES).read()?;
+            table.extend(raw.chunks_exact(N_FEATURES).map(|bar| bar[feature::VOLATILITY_60]));
+        }
         table.sort_by(f64::total_cmp);
         self.fill(runner, series, &table, costs)
     }

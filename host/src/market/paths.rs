@@ -5,7 +5,7 @@ use std::ops::Range;
 use gpu_kernels::market::account::{self, Recent};
 use gpu_kernels::market::environment::{environment_shape, observe, observe_shape};
 use gpu_kernels::market::evaluation::{BUY_AND_HOLD, FLAT, RANDOM, SCRIPT, baseline_path, evaluation_step};
-use shared_types::market::{N_BRANCHES, N_RECENT, direction};
+use shared_types::market::{N_ACCOUNT, N_BRANCHES, N_RECENT, direction};
 use shared_types::{BarRecord, EnvParams, EnvState, Isv, isv};
 
 use super::fold::FoldMarket;
@@ -17,6 +17,14 @@ use crate::error::DeviceError;
 const GOAL: f32 = 1.0;
 /// Seeds of the random baseline.
 pub const N_RANDOM: usize = 100;
+/// Room for the records of baselines that run side by side, on the device and once more on the host.
+const RECORDS_BYTES: usize = 256 << 20;
+
+/// How many paths over a part of `n_bars` run side by side where nobody needs all of them at once: so many that their records
+/// have the room of [`RECORDS_BYTES`], but one at least.
+pub fn n_side_by_side(n_bars: usize) -> usize {
+    (RECORDS_BYTES / (n_bars.max(1) * size_of::<BarRecord>())).max(1)
+}
 
 /// What trades without a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +33,14 @@ pub enum Baseline {
     Flat,
     /// One market entry at full size at the start.
     BuyAndHold,
-    /// At every bar a direction drawn uniformly, at full size by market order, [`N_RANDOM`] paths.
-    Random,
+    /// At every bar a direction drawn uniformly, at full size by market order: so many paths from the seed `first` on, of
+    /// [`N_RANDOM`] in all.
+    Random {
+        /// The first path's seed.
+        first: usize,
+        /// Paths.
+        n_paths: usize,
+    },
 }
 
 /// A part cut into paths that trade side by side, each starting flat and closed at its end. Between two bars each path has
@@ -54,17 +68,26 @@ pub struct Paths {
 /// How a part is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// So many paths over the whole part.
-    Copies(usize),
+    /// So many paths over the whole part, behind some that have ended before their first bar: a random path's draws follow from
+    /// its place.
+    Copies { n_ended: usize, n_paths: usize },
     /// Paths of episode_len bars side by side, the last one shorter.
     Segments,
 }
 
 impl Layout {
-    /// The bars of each path; it records one bar fewer than its range has.
+    /// Paths that have ended before their first bar.
+    fn n_ended(self) -> usize {
+        match self {
+            Self::Copies { n_ended, .. } => n_ended,
+            Self::Segments => 0,
+        }
+    }
+
+    /// The bars of each path that has not ended; it records one bar fewer than its range has.
     fn ranges(self, params: &EnvParams, part: &Range<usize>) -> Vec<Range<usize>> {
         match self {
-            Self::Copies(n_paths) => vec![part.clone(); n_paths],
+            Self::Copies { n_paths, .. } => vec![part.clone(); n_paths],
             Self::Segments => {
                 let (length, last) = (params.episode_len as usize, part.end.saturating_sub(1));
                 let cut = |start: usize| start..(start + length).min(last) + 1;
@@ -84,13 +107,16 @@ struct Start {
 }
 
 impl Start {
-    fn new(params: &EnvParams, bus: &Isv, ranges: &[Range<usize>]) -> Self {
+    fn new(params: &EnvParams, bus: &Isv, layout: Layout, part: &Range<usize>) -> Self {
+        let ranges = layout.ranges(params, part);
         assert!(!ranges.is_empty() && ranges.iter().all(|bars| bars.len() > 1), "a path has two bars at least");
         let mut bus = *bus;
         bus.entries[isv::EPSILON] = 0.0;
         let cap = bus.entries[isv::KELLY_CAP];
-        let (mut states, mut portfolio, mut n_records) = (Vec::new(), Vec::new(), 0);
-        for bars in ranges {
+        let ended = EnvState { status: EnvState::FINISHED, ..EnvState::default() };
+        let (mut states, mut n_records) = (vec![ended; layout.n_ended()], 0);
+        let mut portfolio = vec![0.0; N_ACCOUNT * states.len()];
+        for bars in &ranges {
             let state = EnvState {
                 bar: bars.start as u32,
                 last_bar: bars.end as u32 - 1,
@@ -117,23 +143,12 @@ impl Paths {
         bus: &Isv,
         part: &Range<usize>,
     ) -> Result<Self, DeviceError> {
-        Self::new(device, params, bus, part, Layout::Copies(1))
+        Self::new(device, params, bus, part, Layout::Copies { n_ended: 0, n_paths: 1 })
     }
 
     /// Paths of episode_len bars side by side, the last one shorter.
     pub fn segments(device: &Device, params: &EnvParams, bus: &Isv, part: &Range<usize>) -> Result<Self, DeviceError> {
         Self::new(device, params, bus, part, Layout::Segments)
-    }
-
-    /// `n_paths` continuous paths over the same part.
-    fn copies(
-        device: &Device,
-        params: &EnvParams,
-        bus: &Isv,
-        part: &Range<usize>,
-        n_paths: usize,
-    ) -> Result<Self, DeviceError> {
-        Self::new(device, params, bus, part, Layout::Copies(n_paths))
     }
 
     fn new(
@@ -143,7 +158,7 @@ impl Paths {
         part: &Range<usize>,
         layout: Layout,
     ) -> Result<Self, DeviceError> {
-        let start = Start::new(params, bus, &layout.ranges(params, part));
+        let start = Start::new(params, bus, layout, part);
         let n_paths = start.states.len();
         Ok(Self {
             params: device.upload(&[*params])?,
@@ -164,7 +179,7 @@ impl Paths {
     /// # Panics
     /// If the part is cut into other paths than before.
     pub fn rewind(&self, params: &EnvParams, bus: &Isv, part: &Range<usize>) -> Result<(), DeviceError> {
-        let start = Start::new(params, bus, &self.layout.ranges(params, part));
+        let start = Start::new(params, bus, self.layout, part);
         let (now, before) =
             ((start.states.len(), start.n_steps, start.n_records), (self.n_paths(), self.n_steps, self.records.len()));
         assert_eq!(now, before, "paths, steps and records of another part");
@@ -241,7 +256,8 @@ impl Paths {
             policy,
         );
         runner.run([(environment_shape(self.n_paths()), launch)])?;
-        Ok(self.records()?.chunks_exact(self.n_steps).map(<[BarRecord]>::to_vec).collect())
+        let bars = |first: usize| self.records.slice(first..first + self.n_steps).read();
+        (0..self.records.len()).step_by(self.n_steps).map(bars).collect()
     }
 
     /// Every path's records, one after the other. Those of [`segments`](Self::segments) are the part's bars in order.
@@ -259,13 +275,13 @@ pub fn baseline(
     part: &Range<usize>,
     baseline: Baseline,
 ) -> Result<Vec<Vec<BarRecord>>, DeviceError> {
-    let (policy, n_paths) = match baseline {
-        Baseline::Flat => (FLAT, 1),
-        Baseline::BuyAndHold => (BUY_AND_HOLD, 1),
-        Baseline::Random => (RANDOM, N_RANDOM),
+    let (policy, n_ended, n_paths) = match baseline {
+        Baseline::Flat => (FLAT, 0, 1),
+        Baseline::BuyAndHold => (BUY_AND_HOLD, 0, 1),
+        Baseline::Random { first, n_paths } => (RANDOM, first, n_paths),
     };
     let params = EnvParams { min_hold: [1; 3], ..*params };
-    let paths = Paths::copies(runner.device, &params, bus, part, n_paths)?;
+    let paths = Paths::new(runner.device, &params, bus, part, Layout::Copies { n_ended, n_paths })?;
     paths.run_whole(runner, market, &[], policy)
 }
 
@@ -283,7 +299,8 @@ pub fn scripted(
 ) -> Result<Vec<Vec<BarRecord>>, DeviceError> {
     let n_steps = part.len() - 1;
     assert!(scripts.len().is_multiple_of(n_steps), "{} actions for paths of {n_steps} bars", scripts.len());
-    let paths = Paths::copies(runner.device, params, bus, part, scripts.len() / n_steps)?;
+    let layout = Layout::Copies { n_ended: 0, n_paths: scripts.len() / n_steps };
+    let paths = Paths::new(runner.device, params, bus, part, layout)?;
     paths.run_whole(runner, market, scripts, SCRIPT)
 }
 
@@ -295,4 +312,19 @@ pub fn median_idx(scores: &[f64]) -> usize {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
     order[(order.len() - 1) / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_paths_side_by_side_have_a_bound() {
+        assert!(n_side_by_side(8_000) >= N_RANDOM, "a usual test runs all at once");
+        for n_bars in [0, 1, 83_886, 100_000, 2_000_000, 7_000_000] {
+            let n_paths = n_side_by_side(n_bars);
+            assert!(n_paths >= 1 && n_paths * n_bars * size_of::<BarRecord>() <= RECORDS_BYTES, "{n_bars}: {n_paths}");
+        }
+        assert_eq!(n_side_by_side(100_000_000), 1);
+    }
 }

@@ -6,10 +6,10 @@ use super::checkpoint::Checkpoint;
 use super::error::RunError;
 use super::folder::RunFolder;
 use super::record::{DataFile, DataRecord, RunRecord};
-use crate::config::{Config, ConfigError, MemoryError};
+use crate::config::{Config, ConfigError, MemoryError, MemoryEstimate};
 use crate::data::simulate::{Market, Simulation, deviations};
 use crate::data::{self, Bars, DataError, ReadOptions};
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::error::DeviceError;
 use crate::market::walk_forward::{WalkForwardError, walk_forward};
 use crate::text::{shown, shown_path};
@@ -126,9 +126,18 @@ impl TrainPlan {
         }
         let n_bars = self.bars.iter().map(|series| series.bars.len()).sum();
         let (free_bytes, _) = self.device.memory_info()?;
-        self.config.memory_estimate(n_bars).check(free_bytes, &self.device.info().name)?;
+        memory_on(&self.device, &self.config, n_bars).check(free_bytes, &self.device.info().name)?;
+        if !self.device.is_host() {
+            self.config.host_memory_estimate(n_bars).check(device::host_memory_info().0, "the host")?;
+        }
         Ok(())
     }
+}
+
+/// What a run over `n_bars` needs of the device's memory.
+pub(crate) fn memory_on(device: &Device, config: &Config, n_bars: usize) -> MemoryEstimate {
+    let estimate = config.memory_estimate(n_bars);
+    if device.is_host() { estimate.and(config.host_memory_estimate(n_bars)) } else { estimate }
 }
 
 /// A run that was begun: what its folder says of it.

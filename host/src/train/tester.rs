@@ -11,6 +11,8 @@ use crate::data::Bars;
 use crate::device::{Buffer, Device, Module, Stored, Stream};
 use crate::eval::backtest::evaluate;
 use crate::eval::evaluation::{FoldTest, Selection};
+use crate::eval::random::{RandomPaths, Tested};
+use crate::eval::records::PathRecords;
 use crate::eval::threshold_rule::Deviating;
 use crate::images::KERNELS;
 use crate::market::Runner;
@@ -72,15 +74,26 @@ impl Tester {
         Ok(())
     }
 
-    /// Tests the checkpoint on `part` under every scenario, with the baselines.
+    /// The terms on which the checkpoint trades `part`.
+    pub fn terms(&self, part: &Range<usize>) -> Result<Tested, TrainError> {
+        let params: EnvParams = self.config.market_rules().params(part, self.bar_sigma, self.config.seed)?;
+        let bus = Isv { entries: self.agent.bus.read()?.try_into().expect("64 entries") };
+        Ok(Tested { part: part.clone(), params, bus })
+    }
+
+    /// The median of the random paths over `tests`, each on its own checkpoint's terms.
+    pub fn random(&self, tests: &[Tested], bars_a_year: f64) -> Result<PathRecords, TrainError> {
+        Ok(RandomPaths::new(self.runner(), &self.market, tests).median(bars_a_year)?)
+    }
+
+    /// Tests the checkpoint on `part` under every scenario, with buy-and-hold and the threshold rule where there is one.
     pub fn test(
         &self,
         part: &Range<usize>,
         selection: Selection,
         returning: Option<Returning<'_>>,
     ) -> Result<FoldTest, TrainError> {
-        let params: EnvParams = self.config.market_rules().params(part, self.bar_sigma, self.config.seed)?;
-        let bus = Isv { entries: self.agent.bus.read()?.try_into().expect("64 entries") };
+        let Tested { params, bus, .. } = self.terms(part)?;
         let policy = NetworkPolicy::greedy(&self.device, &self.agent, &self.no_draws);
         let threshold_rule = match returning {
             Some(Returning { deviations, train }) => {

@@ -9,7 +9,8 @@ use super::tester::{Returning, Tester};
 use crate::config::Config;
 use crate::data::Bars;
 use crate::device::Device;
-use crate::eval::evaluation::{Evaluation, Selection, Times};
+use crate::eval::evaluation::{Evaluation, FoldTest, Selection, Times};
+use crate::eval::random::Tested;
 use crate::market::walk_forward::{LEAST_TEST_BARS, walk_forward};
 use crate::metrics::EpochMetrics;
 use crate::run::{Checkpoint, CheckpointId, RunFolder};
@@ -49,7 +50,7 @@ impl Testing<'_> {
     ) -> Result<Evaluation, TrainError> {
         let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
         let mut tester = Tester::new(self.device, self.config, self.bars)?;
-        let mut tests = Vec::new();
+        let (mut tests, mut terms) = (Vec::new(), Vec::new());
         for &id in checkpoints {
             let checkpoint = Checkpoint::open(&self.folder.checkpoint_path(id))?;
             let fold = folds.get(id.fold as usize - 1).ok_or_else(|| TrainError::Checkpoint {
@@ -59,8 +60,9 @@ impl Testing<'_> {
             tester.load(&checkpoint)?;
             let returning = self.deviations.map(|deviations| Returning { deviations, train: &fold.train });
             tests.push(tester.test(&fold.test, selection(id, epochs), returning)?);
+            terms.push(tester.terms(&fold.test)?);
         }
-        Ok(Evaluation::new(&tests, self.times(), self.config.seed))
+        self.judge(&tester, &tests, &terms)
     }
 
     /// Tests `checkpoint` on all bars behind the indicators' warm-up, as one path. Nothing is fitted to them.
@@ -69,11 +71,16 @@ impl Testing<'_> {
         tester.load(&Checkpoint::open(&self.folder.checkpoint_path(checkpoint))?)?;
         let part: Range<usize> = WARM_UP_BARS..self.bars.len();
         let test = tester.test(&part, selection(checkpoint, epochs), None)?;
-        Ok(Evaluation::new(&[test], self.times(), self.config.seed))
+        self.judge(&tester, &[test], &[tester.terms(&part)?])
     }
 
-    fn times(&self) -> Times<'_> {
-        Times { time_ns: &self.bars.time_ns, interval_ns: self.bars.interval_ns }
+    /// The tests' numbers, with the random baseline on their terms. The bars that it trades are the same whichever checkpoint was
+    /// loaded last.
+    fn judge(&self, tester: &Tester, tests: &[FoldTest], terms: &[Tested]) -> Result<Evaluation, TrainError> {
+        let times = Times { time_ns: &self.bars.time_ns, interval_ns: self.bars.interval_ns };
+        let bars_a_year = times.bars_a_year(terms.iter().map(|test| &test.part));
+        let random = tester.random(terms, bars_a_year)?;
+        Ok(Evaluation::new(tests, &random, times, self.config.seed))
     }
 }
 

@@ -5,13 +5,14 @@ use host::data::simulate::{self, Market, Simulation};
 use host::device::{Buffer, Device};
 use host::error::DeviceError;
 use host::eval::backtest::{Backtest, Policy, Terms, Validation, evaluate, validate};
+use host::eval::random::{RandomPaths, Tested};
 use host::eval::records::PathRecords;
 use host::eval::scenario::Scenario;
 use host::eval::statistics;
 use host::eval::threshold_rule::{Deviating, ThresholdRule, grid};
 use host::images::Images;
 use host::market::Step;
-use host::market::paths::{N_RANDOM, scripted};
+use host::market::paths::{Baseline, N_RANDOM, baseline, median_idx, scripted};
 use host::market::rules::{Costs, Rules};
 use onegraph_tests::{Case, Outcome, TEST_KERNELS, case};
 use shared_types::market::{N_FEATURES, direction, feature, order, state_dim};
@@ -28,6 +29,8 @@ pub fn cases() -> Vec<Case> {
         case("doubled_costs_never_raise_equity", doubled_costs_never_raise_equity),
         case("a_rewound_backtest_repeats_itself", a_rewound_backtest_repeats_itself),
         case("evaluation_has_all_paths", evaluation_has_all_paths),
+        case("the_median_random_path_is_that_of_all_at_once", the_median_random_path_is_that_of_all_at_once),
+        case("random_paths_are_held_a_few_at_a_time", random_paths_are_held_a_few_at_a_time),
         case("validation_is_the_segments_together", validation_is_the_segments_together),
         case("the_fitted_rule_is_the_best_of_the_grid", the_fitted_rule_is_the_best),
         case("the_rule_earns_where_prices_return_and_not_where_they_do_not", the_rule_earns_where_prices_return),
@@ -202,13 +205,57 @@ fn evaluation_has_all_paths(device: &Device) -> Outcome {
     let (part, bus) = (550..600, bus(0.25));
     let got = evaluate(lab.runner(), &world.market, &params, &bus, &part, &Against(order::MARKET))?;
     ensure!(got.part == part && got.kelly_cap == bus.entries[isv::KELLY_CAP], "{:?}", got.part);
-    let paths = got.agent.iter().chain(&got.buy_and_hold).chain(&got.random);
+    let paths = got.agent.iter().chain(&got.buy_and_hold);
     ensure!(paths.clone().all(|path| path.returns.len() == 49), "paths of another length");
-    ensure!((got.agent.len(), got.buy_and_hold.len(), got.random.len()) == (5, 5, N_RANDOM), "paths are missing");
+    ensure!((got.agent.len(), got.buy_and_hold.len()) == (5, 5), "paths are missing");
     ensure!(got.buy_and_hold[0].n_trades == 1 && got.buy_and_hold[0].n_fills == 1, "{:?}", got.buy_and_hold[0]);
     // Held at the cap, and at 1 under the scenario that lifts it.
     let exposures = [got.buy_and_hold[0].exposure, got.buy_and_hold[4].exposure];
     ensure!(exposures == [0.25 * 48.0, 48.0], "{exposures:?}");
+    Ok(())
+}
+
+/// Two folds on terms of their own: every path whole, joined, and ranked, is what comes out of some at a time, bit for bit. Of one fold
+/// alone it is another path.
+fn the_median_random_path_is_that_of_all_at_once(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let (world, params) = world(&lab)?;
+    let tests = [(540..600, 0.4), (600..680, 0.9)].map(|(part, cap)| Tested { part, params, bus: bus(cap) });
+    let bars_a_year = 1e4;
+    let all = |test: &Tested| -> Result<Vec<PathRecords>, DeviceError> {
+        let Tested { part, params, bus } = test;
+        let who = Baseline::Random { first: 0, n_paths: N_RANDOM };
+        let paths = baseline(lab.runner(), &world.market, params, bus, part, who)?;
+        Ok(paths.iter().map(|path| PathRecords::of(path)).collect())
+    };
+    let (first, second) = (all(&tests[0])?, all(&tests[1])?);
+    let joined: Vec<PathRecords> = first.iter().zip(&second).map(|(a, b)| PathRecords::joined([a, b])).collect();
+    let median = |paths: &[PathRecords]| {
+        let sharpes: Vec<f64> = paths.iter().map(|path| statistics::sharpe(&path.returns64(), bars_a_year)).collect();
+        median_idx(&sharpes)
+    };
+    ensure!(median(&joined) != median(&first), "the folds together have another median than the first");
+    let want = &joined[median(&joined)];
+    let random = RandomPaths::new(lab.runner(), &world.market, &tests);
+    ensure!(random.median(bars_a_year)? == *want, "not the median path of all");
+    for n_paths in [1, 7, 99, 100, 250] {
+        let got = random.median_of_runs(bars_a_year, n_paths)?;
+        ensure!(got == *want, "{n_paths} at a time");
+    }
+    Ok(())
+}
+
+/// Of a part whose records no machine can hold, those of one path are asked for, not those of all.
+fn random_paths_are_held_a_few_at_a_time(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let market = lab.bars_alone(&[bar64(0, 1, -1, 1); 40])?;
+    let test = Tested { part: 0..(1 << 45) + 1, params: round_params(), bus: bus(1.0) };
+    match RandomPaths::new(lab.runner(), &market, &[test]).median(1e4) {
+        Err(DeviceError::OutOfMemory { requested, .. }) => {
+            ensure!(requested == (1 << 45) * size_of::<BarRecord>(), "{requested} bytes were asked for");
+        }
+        other => return Err(format!("not out of memory: {:?}", other.map(|path| path.returns.len())).into()),
+    }
     Ok(())
 }
 

@@ -178,8 +178,15 @@ fn random_draws_each_direction_on_each_path(device: &Device) -> Outcome {
     let bars: Vec<MarketBar> = (0..60).map(|t| bar64(0, 3, -3, (t % 5) - 2)).collect();
     let market = lab.bars_alone(&bars)?;
     let params = EnvParams { min_hold: [15; 3], ..round_params() };
-    let paths = baseline(lab.runner(), &market, &params, &bus(1.0), &(0..60), Baseline::Random)?;
+    let all = Baseline::Random { first: 0, n_paths: N_RANDOM };
+    let paths = baseline(lab.runner(), &market, &params, &bus(1.0), &(0..60), all)?;
     ensure!(paths.len() == N_RANDOM, "{} paths", paths.len());
+    // A few of them by themselves are the same paths.
+    for (first, n_paths) in [(0, 1), (31, 3), (99, 1)] {
+        let who = Baseline::Random { first, n_paths };
+        let some = baseline(lab.runner(), &market, &params, &bus(1.0), &(0..60), who)?;
+        ensure!(some == paths[first..first + n_paths], "{n_paths} paths from {first} on differ");
+    }
     let mut counts = [0u32; 4];
     for (path, records) in paths.iter().enumerate() {
         for record in records {

@@ -8,7 +8,6 @@ use crate::eval::performance::Performance;
 use crate::eval::records::PathRecords;
 use crate::eval::scenario::Scenario;
 use crate::eval::statistics;
-use crate::market::paths::median_idx;
 
 /// What all numbers of a run are computed with.
 pub struct Judge {
@@ -45,7 +44,7 @@ impl Judge {
 
     /// A fold by itself.
     pub fn fold(&self, test: &FoldTest, times: Times<'_>) -> FoldResult {
-        let bars = bars(test);
+        let bars = bars(&test.records.part);
         FoldResult {
             selection: test.selection.clone(),
             test_ns: (times.time_ns[bars.start], times.time_ns[bars.end - 1]),
@@ -58,21 +57,12 @@ impl Judge {
     }
 }
 
-/// The recorded bars of a fold: all of its test but the first, on which nothing was held.
-pub fn bars(test: &FoldTest) -> Range<usize> {
-    test.records.part.start + 1..test.records.part.end
+/// The recorded bars of a test's part: all but the first, on which nothing was held.
+pub fn bars(part: &Range<usize>) -> Range<usize> {
+    part.start + 1..part.end
 }
 
 /// A path of each fold, as one.
 pub fn joined<'a>(tests: &'a [FoldTest], path: impl Fn(&'a PartRecords) -> &'a PathRecords) -> PathRecords {
     PathRecords::joined(tests.iter().map(|test| path(&test.records)))
-}
-
-/// Of the random paths, each joined over folds, the one whose Sharpe ratio is the median.
-pub fn median_random(tests: &[FoldTest], bars_a_year: f64) -> PathRecords {
-    let n_seeds = tests[0].records.random.len();
-    let of_seed = |seed: usize| joined(tests, |records| &records.random[seed]);
-    let sharpes: Vec<f64> =
-        (0..n_seeds).map(|seed| statistics::sharpe(&of_seed(seed).returns64(), bars_a_year)).collect();
-    of_seed(median_idx(&sharpes))
 }
