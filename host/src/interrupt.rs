@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the loop to stop where it can go on later, the second stops at once.
+//! Ctrl-C: the first asks the work to stop where it can go on later, the second stops at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,14 @@ pub const EXIT_CODE: i32 = 130;
 
 /// What is said when training is interrupted.
 pub const OF_TRAINING: &str = "\
-interrupted: ending behind this epoch and its checkpoint, from which `--resume` goes on; once more stops at once";
+interrupted: stopping; an epoch that is under way is left out if the one before it is in a checkpoint, and is ended and saved if \
+not; `--resume` goes on from there; once more stops at once";
 const SECOND: &str = "interrupted again: stopping at once";
+
+/// The user stopped the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
 
 /// Whether the user asked to stop. Clones are of the same request.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +53,17 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether the loop should end.
+    /// Whether the work should end: a plain load, for the hot path, too.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// Asks the loop to end; true the first time.
+    /// An error if it should.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        if self.requested() { Err(Interrupted) } else { Ok(()) }
+    }
+
+    /// Asks the work to end; true the first time.
     pub fn request(&self) -> bool {
         !self.requested.swap(true, Ordering::Relaxed)
     }
@@ -116,7 +127,7 @@ mod tests {
         for name in ["INT", "TERM"] {
             let (mut child, mut stderr) = start("ends");
             signal(&child, name);
-            wait_for(&mut stderr, "ending behind this epoch and its checkpoint");
+            wait_for(&mut stderr, "interrupted: stopping; an epoch that is under way is left out");
             wait_for(&mut stderr, "checkpoint written");
             assert_eq!(child.wait().unwrap().code(), Some(0));
         }
@@ -138,6 +149,8 @@ mod tests {
     fn a_request_counts_once() {
         let interrupt = Interrupt::default();
         assert!(!interrupt.requested());
+        assert_eq!(interrupt.check(), Ok(()));
         assert!(interrupt.clone().request() && !interrupt.request() && interrupt.requested());
+        assert_eq!(interrupt.check(), Err(Interrupted));
     }
 }

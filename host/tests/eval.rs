@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use host::data::simulate::{Market, Simulation};
 use host::device::{Device, DeviceChoice};
 use host::eval::evaluation::{Evaluation, Selection};
+use host::interrupt::Interrupt;
 use host::run::{Checkpoint, RunFolder};
 use host::train::Tester;
 use serde_json::Value;
@@ -152,7 +153,7 @@ fn the_future_of_another_file_changes_nothing_before_it() {
     }
     changed.volume[COMMON..].iter_mut().for_each(|volume| *volume *= 100.0);
     let returns = |bars| {
-        let mut tester = Tester::new(&device, &run.config().unwrap(), bars).unwrap();
+        let mut tester = Tester::new(&device, &run.config().unwrap(), bars, &Interrupt::default()).unwrap();
         tester.load(&checkpoint).unwrap();
         let test = tester.test(&(128..1_000), Selection::default(), None).unwrap();
         test.records.agent.into_iter().map(|path| path.returns).collect::<Vec<_>>()

@@ -146,8 +146,7 @@ fn an_interrupted_run_says_how_to_go_on_and_does() {
     let second = run(&folder, &["train", "--resume", "run"]);
     assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
     assert_has(&stderr(&second), &["run: is being trained by another process"]);
-    let sent = Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("a shell");
-    assert!(sent.success());
+    interrupt(&child);
     let output = child.wait_with_output().expect("an end");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed} {}", stderr(&output));
@@ -166,6 +165,44 @@ fn an_interrupted_run_says_how_to_go_on_and_does() {
     assert!(start("whole").arg("--quiet").output().expect("the program starts").status.success());
     let evaluation = |run: &str| fs::read_to_string(folder.path().join(run).join("evaluation.json")).expect("a file");
     assert_eq!(evaluation("run"), evaluation("whole"));
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("a shell");
+    assert!(sent.success());
+}
+
+/// An epoch of a million steps: it is left out, and the run begins it anew when it is gone on with.
+#[test]
+fn an_interrupt_ends_a_long_epoch() {
+    let folder = new_folder();
+    let long = ["train", "--preset", "tiny", "--set", "steps_per_epoch=1000000", "--out", "run"];
+    for arguments in [&long[..], &["train", "--resume", "run"]] {
+        let mut command = onegraph(&folder, arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        wait_for_epochs(&folder.path().join("run"), &mut child, 0);
+        // Setup and collection take less than a second.
+        thread::sleep(Duration::from_secs(3));
+        interrupt(&child);
+        let started = Instant::now();
+        while child.try_wait().expect("a child").is_none() {
+            if started.elapsed() > Duration::from_secs(30) {
+                child.kill().expect("our own child");
+                panic!("the epoch is waited for");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().expect("it has ended");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_has(&String::from_utf8_lossy(&output.stdout), &["stopped; go on with: onegraph train --resume "]);
+        assert_has(
+            &stderr(&output),
+            &["interrupted: stopping; an epoch that is under way is left out", "training 5 epochs"],
+        );
+        assert!(!stderr(&output).contains("from epoch"), "{}", stderr(&output));
+        assert_eq!(metrics(&folder.path().join("run")).len(), 0);
+        assert_eq!(checkpoints(&folder.path().join("run")).len(), 0);
+    }
 }
 
 #[test]

@@ -80,12 +80,11 @@ impl Arguments {
         let folds = folds.map_err(TrainError::from)?;
         let mut trainer = Trainer::new(&plan.device, &plan.config, bars)?;
         trainer.begin_fold(&folds[0])?;
-        trainer.warm_up()?;
+        trainer.heed(&interrupt);
+        trainer.warm_up().map_err(stopped)?;
         for _ in 1..self.steps {
             trainer.step()?;
-            if interrupt.requested() {
-                return Err(Error::Failed("interrupted: nothing was written".into()));
-            }
+            interrupt.check().map_err(|interrupted| stopped(interrupted.into()))?;
         }
         trainer.finish_steps()?;
         let before = Before::read(&trainer)?;
@@ -109,5 +108,13 @@ impl Arguments {
         }
         let Dumped { file, bytes, tensors, step, .. } = &dumped;
         output::print(&format!("{}: step {step}, {tensors} tensors, {bytes} bytes\n", shown_path(file)))
+    }
+}
+
+/// What is said of an interrupt: nothing is kept of the work.
+fn stopped(error: TrainError) -> Error {
+    match error {
+        TrainError::Interrupted(_) => Error::Failed("interrupted: nothing was written".into()),
+        other => other.into(),
     }
 }

@@ -8,6 +8,7 @@ use super::{Error, Global};
 use crate::data::{Stamps, format_time, length_name};
 use crate::eval::evaluation::Evaluation;
 use crate::eval::tear_sheet;
+use crate::interrupt::Interrupt;
 use crate::report;
 use crate::run::plan::{Begun, PlanError, known_deviations, read_files};
 use crate::run::{BarsRecord, CheckpointId, RunError, RunFolder, RunRecord};
@@ -107,8 +108,14 @@ impl Arguments {
         }
         let series = read_files(&[path.to_owned()], &options, least_bars(&run.config))?.remove(0);
         let device = global.open()?;
-        let testing =
-            Testing { device: &device, config: &run.config, bars: &series.bars, folder: &run.folder, deviations: None };
+        let testing = Testing {
+            device: &device,
+            config: &run.config,
+            bars: &series.bars,
+            folder: &run.folder,
+            deviations: None,
+            interrupt: &Interrupt::default(),
+        };
         let epochs = run.folder.epochs().map_err(PlanError::from)?;
         let mut evaluation = testing.on_all_bars(chosen.checkpoints[0], &epochs)?;
         evaluation.notes.extend(notes_on(path, &BarsRecord::new(&series.bars), &run.record));
@@ -144,6 +151,7 @@ fn on_own_tests(chosen: &Chosen, global: &Global) -> Result<Evaluation, Error> {
         bars: &series[0].bars,
         folder: &run.folder,
         deviations: deviations.as_deref(),
+        interrupt: &Interrupt::default(),
     };
     let epochs = run.folder.epochs().map_err(PlanError::from)?;
     Ok(testing.on_own_tests(&chosen.checkpoints, &epochs)?)

@@ -40,8 +40,14 @@ pub struct Setup {
     reading: ReadArguments,
 }
 
+/// What Ctrl-C does.
+const INTERRUPTS: &str = "\
+Ctrl-C (or SIGTERM) stops within about a second: an epoch that is under way is left out, and `--resume` begins it anew; where \
+`checkpoint_every` left the epoch before it in no checkpoint, it is ended and saved first. A second Ctrl-C stops at once.";
+
 /// Arguments of `train`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = INTERRUPTS)]
 pub struct Arguments {
     #[command(flatten)]
     setup: Setup,

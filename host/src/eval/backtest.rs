@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use shared_types::{BarRecord, EnvParams, Isv, isv};
 
+use super::EvalError;
 use super::records::PathRecords;
 use super::scenario::Scenario;
 use super::statistics;
@@ -11,6 +12,7 @@ use crate::device::{Buffer, Device};
 use crate::error::DeviceError;
 use crate::graph::{ChildGraph, ParentGraph};
 use crate::images::{Images, KERNELS};
+use crate::interrupt::Interrupt;
 use crate::market::fold::FoldMarket;
 use crate::market::paths::{Baseline, Paths, baseline};
 use crate::market::{Runner, Step};
@@ -124,13 +126,15 @@ impl Backtest {
     }
 
     /// Takes all paths to their ends: as many graph launches as the longest has bars. The bars of each scenario, path
-    /// after path. Once it has run, [`rewind`](Self::rewind) must come first.
-    pub fn run(&self, runner: Runner<'_>) -> Result<Vec<Vec<BarRecord>>, DeviceError> {
+    /// after path. Once it has run, or was interrupted, [`rewind`](Self::rewind) must come first.
+    pub fn run(&self, runner: Runner<'_>, interrupt: &Interrupt) -> Result<Vec<Vec<BarRecord>>, EvalError> {
         let n_steps = self.scenarios.iter().map(|(_, paths)| paths.n_steps()).max().unwrap_or(0);
         for _ in 0..n_steps {
+            interrupt.check()?;
             self.graph.launch(runner.stream)?;
         }
-        self.scenarios.iter().map(|(_, paths)| paths.records()).collect()
+        let records = self.scenarios.iter().map(|(_, paths)| paths.records());
+        Ok(records.collect::<Result<_, DeviceError>>()?)
     }
 }
 
@@ -156,14 +160,16 @@ pub fn evaluate(
     bus: &Isv,
     part: &Range<usize>,
     policy: &dyn Policy,
-) -> Result<PartRecords, DeviceError> {
+    interrupt: &Interrupt,
+) -> Result<PartRecords, EvalError> {
     let terms = Terms { params, bus };
     let backtest = Backtest::continuous(runner.device, market, terms, part, &Scenario::ALL, policy)?;
-    let agent = backtest.run(runner)?.iter().map(|path| PathRecords::of(path)).collect();
+    let agent = backtest.run(runner, interrupt)?.iter().map(|path| PathRecords::of(path)).collect();
     // Its records go before the baselines take room for theirs.
     drop(backtest);
     let mut buy_and_hold = Vec::new();
     for scenario in Scenario::ALL {
+        interrupt.check()?;
         let (params, bus) = (scenario.params(params), scenario.bus(bus));
         let paths = baseline(runner, market, &params, &bus, part, Baseline::BuyAndHold)?;
         buy_and_hold.extend(paths.iter().map(|path| PathRecords::of(path)));
@@ -205,7 +211,7 @@ pub fn validate(
     part: &Range<usize>,
     bars_a_year: f64,
     policy: &dyn Policy,
-) -> Result<Validation, DeviceError> {
+) -> Result<Validation, EvalError> {
     let backtest = Backtest::segments(runner.device, market, Terms { params, bus }, part, policy)?;
-    Ok(Validation::of(&backtest.run(runner)?.concat(), bars_a_year))
+    Ok(Validation::of(&backtest.run(runner, &Interrupt::default())?.concat(), bars_a_year))
 }

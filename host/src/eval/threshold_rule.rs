@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use shared_types::market::{direction, order};
 use shared_types::{EnvParams, Isv};
 
+use super::EvalError;
 use super::records::PathRecords;
 use super::statistics;
-use crate::error::DeviceError;
+use crate::interrupt::Interrupt;
 use crate::market::Runner;
 use crate::market::fold::FoldMarket;
 use crate::market::paths::{n_side_by_side, scripted};
@@ -88,11 +89,13 @@ pub struct Deviating<'a> {
     pub bus: &'a Isv,
     /// Log price less where it returns to, \[n\].
     pub deviations: &'a [f64],
+    /// Whether the user wants it to stop.
+    pub interrupt: &'a Interrupt,
 }
 
 impl Deviating<'_> {
     /// The pair of the grid with the largest sum of log returns on `train`, the earlier of equals.
-    pub fn fit(&self, runner: Runner<'_>, train: &Range<usize>) -> Result<ThresholdRule, DeviceError> {
+    pub fn fit(&self, runner: Runner<'_>, train: &Range<usize>) -> Result<ThresholdRule, EvalError> {
         let part = &self.deviations[train.clone()];
         let square = part.iter().map(|x| x * x).sum::<f64>() / part.len() as f64;
         let rules = grid(square.sqrt());
@@ -110,7 +113,7 @@ impl Deviating<'_> {
     }
 
     /// Fits on `train`, and trades on `test`.
-    pub fn test(&self, runner: Runner<'_>, train: &Range<usize>, test: &Range<usize>) -> Result<RuleTest, DeviceError> {
+    pub fn test(&self, runner: Runner<'_>, train: &Range<usize>, test: &Range<usize>) -> Result<RuleTest, EvalError> {
         let rule = self.fit(runner, train)?;
         let records = PathRecords::joined(&self.run(runner, &[rule], test)?);
         Ok(RuleTest { rule, records })
@@ -122,7 +125,8 @@ impl Deviating<'_> {
         runner: Runner<'_>,
         rules: &[ThresholdRule],
         part: &Range<usize>,
-    ) -> Result<Vec<PathRecords>, DeviceError> {
+    ) -> Result<Vec<PathRecords>, EvalError> {
+        self.interrupt.check()?;
         let params = EnvParams { min_hold: [1; 3], ..*self.params };
         // The last bar decides nothing: its close ends the path.
         let seen = &self.deviations[part.start..part.end - 1];

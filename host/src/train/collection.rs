@@ -3,6 +3,7 @@
 use gpu_kernels::explore::ActRule;
 use shared_types::EnvParams;
 
+use super::TrainError;
 use crate::agent::{Agent, NetworkPolicy};
 use crate::config::Config;
 use crate::device::{Buffer, Device, Stream};
@@ -10,6 +11,7 @@ use crate::error::DeviceError;
 use crate::eval::backtest::Policy;
 use crate::graph::{ChildGraph, ParentGraph};
 use crate::images::KERNELS;
+use crate::interrupt::Interrupt;
 use crate::market::environments::Environments;
 use crate::market::fold::FoldMarket;
 use crate::market::{Runner, Step};
@@ -48,8 +50,9 @@ impl Collection {
     }
 
     /// Takes all environments over `n_bars` bars, of which `n_done` have gone by in this fold.
-    pub fn run(&self, stream: &Stream, n_done: u64, n_bars: u64) -> Result<(), DeviceError> {
+    pub fn run(&self, stream: &Stream, n_done: u64, n_bars: u64, interrupt: &Interrupt) -> Result<(), TrainError> {
         for bar in n_done..n_done + n_bars {
+            interrupt.check()?;
             let graph = if bar + 1 < u64::from(self.n_step) { &self.fill } else { &self.collect };
             graph.launch(stream)?;
         }

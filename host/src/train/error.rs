@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use crate::error::DeviceError;
+use crate::eval::EvalError;
+use crate::interrupt::Interrupted;
 use crate::market::rules::RulesError;
 use crate::market::walk_forward::WalkForwardError;
 use crate::run::{CheckpointId, RunError};
@@ -14,6 +16,9 @@ pub enum TrainError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The user stopped it.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// Too few bars for the folds.
     #[error(transparent)]
     WalkForward(#[from] WalkForwardError),
@@ -63,6 +68,15 @@ pub enum TrainError {
     NothingPublished,
 }
 
+impl From<EvalError> for TrainError {
+    fn from(error: EvalError) -> Self {
+        match error {
+            EvalError::Device(error) => Self::Device(error),
+            EvalError::Interrupted(error) => Self::Interrupted(error),
+        }
+    }
+}
+
 impl TrainError {
     /// Whether the input is to blame: the program then exits with 2.
     pub fn is_bad_input(&self) -> bool {
@@ -70,7 +84,7 @@ impl TrainError {
             Self::WalkForward(_) | Self::Rules(_) | Self::Checkpoint { .. } | Self::NoCandidate(_) => true,
             // A disk that is full is not.
             Self::Run(error) => error.bad_input,
-            Self::Device(_) | Self::NothingPublished | Self::Skipped { .. } => false,
+            Self::Device(_) | Self::Interrupted(_) | Self::NothingPublished | Self::Skipped { .. } => false,
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod tester;
 pub mod testing;
 pub mod trainer;
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use bookkeeping::Bookkeeping;
@@ -49,6 +50,7 @@ use crate::metrics::{EpochMetrics, EpochTimes, QMetrics, ValidationMetrics};
 use crate::progress::{Progress, Status};
 use crate::ranges::{Range, range};
 use crate::run::{Checkpoint, CheckpointId, CheckpointMeta, CheckpointWriter, MetricsLog, RunFolder};
+use crate::step::Published;
 
 /// Trades that a checkpoint's validation must have for it to be chosen.
 const LEAST_TRADES: u64 = 20;
@@ -108,11 +110,18 @@ impl Run<'_> {
         let testing = self.testing();
         let folds = 1..=self.config.folds as u32;
         let best = folds.map(|fold| testing.best_of(fold)).collect::<Result<Vec<_>, _>>()?;
-        Ok(RunEnd::Done(Box::new(testing.on_own_tests(&best, log.epochs())?)))
+        let evaluation = unless_interrupted(testing.on_own_tests(&best, log.epochs()))?;
+        Ok(evaluation.map_or(RunEnd::Interrupted, |evaluation| RunEnd::Done(Box::new(evaluation))))
     }
 
-    /// Trains every fold from where the folder's latest checkpoint stands; what every epoch told, unless the user stopped it.
+    /// Trains every fold from where the folder's latest checkpoint stands; what every epoch told, unless the user stopped it. An epoch
+    /// that is under way is then left out: a resumption begins it anew, from the checkpoint of the one before. Where that one is in no
+    /// checkpoint, the epoch is ended and saved first.
     pub fn learn(&self, progress: &mut Progress) -> Result<Option<MetricsLog>, TrainError> {
+        unless_interrupted(self.learn_folds(progress))
+    }
+
+    fn learn_folds(&self, progress: &mut Progress) -> Result<MetricsLog, TrainError> {
         let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
         let setup = range("setup");
         let mut trainer = Trainer::new(self.device, self.config, self.bars)?;
@@ -122,6 +131,7 @@ impl Run<'_> {
         let seconds_before = latest.as_ref().map_or(0.0, |checkpoint| checkpoint.meta().seconds);
         let started = Instant::now();
         let (mut resumed, mut checkpoint_s, mut skips) = (latest, 0.0, Skips::default());
+        trainer.heed(self.interrupt);
         for (index, fold) in folds.iter().enumerate() {
             let number = index as u32 + 1;
             if resumed.as_ref().is_some_and(|checkpoint| checkpoint.meta().id.fold > number) {
@@ -164,14 +174,13 @@ impl Run<'_> {
                         checkpoint: self.folder.checkpoint_path(id),
                     });
                 }
-                let is_last = epoch == self.config.epochs && index + 1 == folds.len();
-                if self.interrupt.requested() && !is_last && self.folder.can_go_on_from(id) {
-                    return Ok(None);
-                }
+                let never = Interrupt::default();
+                trainer.heed(if self.folder.can_go_on_from(id) { self.interrupt } else { &never });
+                trainer.interrupt().check()?;
             }
         }
         self.measure_graph(&trainer);
-        Ok(Some(log))
+        Ok(log)
     }
 
     /// Leaves the step's graph with its times in the folder. By now everything that is kept has been written, so the steps that this
@@ -184,11 +193,12 @@ impl Run<'_> {
     }
 
     fn testing(&self) -> Testing<'_> {
-        let Self { device, config, bars, folder, deviations, .. } = *self;
-        Testing { device, config, bars, folder, deviations }
+        let Self { device, config, bars, folder, deviations, interrupt } = *self;
+        Testing { device, config, bars, folder, deviations, interrupt }
     }
 
-    /// Collects, steps and validates: what was measured, and what is shown of it. The steps end early when too many were skipped.
+    /// Collects, steps and validates: what was measured, and what is shown of it. The steps end early when too many were skipped, the
+    /// whole epoch when the trainer heeds an interrupt.
     fn epoch(
         &self,
         trainer: &mut Trainer,
@@ -199,6 +209,7 @@ impl Run<'_> {
         progress: &mut Progress,
     ) -> Result<(EpochMetrics, Status), TrainError> {
         let _between = ledger::phase(Phase::EpochBoundary);
+        let stop = trainer.interrupt().clone();
         let (mut times, bars) = (EpochTimes::default(), u64::from(self.config.bars_per_epoch));
         let collect = Part::begin("collect");
         trainer.collect(bars)?;
@@ -210,8 +221,12 @@ impl Run<'_> {
         let mut status = self.status(id, env_steps_per_s, log);
         let steps_before = trainer.steps_done();
         let mut bookkeeping = Bookkeeping { status: &mut status, progress, skips, steps_before, started };
-        let _ended = trainer.step_loop().run(self.config.steps_per_epoch, |published| bookkeeping.see(published))?;
+        let see = |published: &Published| {
+            if stop.requested() { ControlFlow::Break(()) } else { bookkeeping.see(published) }
+        };
+        let _ended = trainer.step_loop().run(self.config.steps_per_epoch, see)?;
         trainer.finish_steps()?;
+        stop.check()?;
         // The device may have been many steps behind the last look.
         if let Some(published) = trainer.published() {
             let _ = bookkeeping.see(&published);
@@ -341,6 +356,15 @@ impl Run<'_> {
             limit_fill_rate: path.n_limit_fills as f64 / path.n_limits.max(1) as f64,
             eligible: (!exploring && all.n_trades >= LEAST_TRADES) || (id.epoch == self.config.epochs && none_before),
         }
+    }
+}
+
+/// None for work that the user stopped.
+fn unless_interrupted<T>(end: Result<T, TrainError>) -> Result<Option<T>, TrainError> {
+    match end {
+        Ok(value) => Ok(Some(value)),
+        Err(TrainError::Interrupted(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

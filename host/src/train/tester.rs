@@ -15,6 +15,7 @@ use crate::eval::random::{RandomPaths, Tested};
 use crate::eval::records::PathRecords;
 use crate::eval::threshold_rule::Deviating;
 use crate::images::KERNELS;
+use crate::interrupt::Interrupt;
 use crate::market::Runner;
 use crate::market::fold::FoldMarket;
 use crate::market::series::Series;
@@ -34,6 +35,7 @@ pub struct Tester {
     device: Device,
     config: Config,
     bar_sigma: f32,
+    interrupt: Interrupt,
 }
 
 /// A simulated market that returns to somewhere, for the rule that sees it.
@@ -46,8 +48,8 @@ pub struct Returning<'a> {
 }
 
 impl Tester {
-    /// Takes the memory and uploads the series.
-    pub fn new(device: &Device, config: &Config, bars: &Bars) -> Result<Self, TrainError> {
+    /// Takes the memory and uploads the series. Tests end with [`TrainError::Interrupted`] when `interrupt` asks for it.
+    pub fn new(device: &Device, config: &Config, bars: &Bars, interrupt: &Interrupt) -> Result<Self, TrainError> {
         let (module, stream) = (device.module(&KERNELS)?, device.stream()?);
         let series = Series::upload(device, bars)?;
         Runner { device, module: &module, stream: &stream }.run(series.features())?;
@@ -61,6 +63,7 @@ impl Tester {
             device: device.clone(),
             config: config.clone(),
             bar_sigma: 0.0,
+            interrupt: interrupt.clone(),
         })
     }
 
@@ -83,7 +86,7 @@ impl Tester {
 
     /// The median of the random paths over `tests`, each on its own checkpoint's terms.
     pub fn random(&self, tests: &[Tested], bars_a_year: f64) -> Result<PathRecords, TrainError> {
-        Ok(RandomPaths::new(self.runner(), &self.market, tests).median(bars_a_year)?)
+        Ok(RandomPaths::new(self.runner(), &self.market, tests, &self.interrupt).median(bars_a_year)?)
     }
 
     /// Tests the checkpoint on `part` under every scenario, with buy-and-hold and the threshold rule where there is one.
@@ -97,12 +100,13 @@ impl Tester {
         let policy = NetworkPolicy::greedy(&self.device, &self.agent, &self.no_draws);
         let threshold_rule = match returning {
             Some(Returning { deviations, train }) => {
-                let deviating = Deviating { market: &self.market, params: &params, bus: &bus, deviations };
+                let (market, interrupt) = (&self.market, &self.interrupt);
+                let deviating = Deviating { market, params: &params, bus: &bus, deviations, interrupt };
                 Some(deviating.test(self.runner(), train, part)?)
             }
             None => None,
         };
-        let records = evaluate(self.runner(), &self.market, &params, &bus, part, &policy)?;
+        let records = evaluate(self.runner(), &self.market, &params, &bus, part, &policy, &self.interrupt)?;
         Ok(FoldTest { selection, records, threshold_rule })
     }
 

@@ -11,6 +11,7 @@ use crate::data::Bars;
 use crate::device::Device;
 use crate::eval::evaluation::{Evaluation, FoldTest, Selection, Times};
 use crate::eval::random::Tested;
+use crate::interrupt::Interrupt;
 use crate::market::walk_forward::{LEAST_TEST_BARS, walk_forward};
 use crate::metrics::EpochMetrics;
 use crate::run::{Checkpoint, CheckpointId, RunFolder};
@@ -28,6 +29,8 @@ pub struct Testing<'a> {
     pub folder: &'a RunFolder,
     /// What the market returns from, bar by bar, where it is a simulator that does.
     pub deviations: Option<&'a [f64]>,
+    /// Whether the user wants the tests to stop.
+    pub interrupt: &'a Interrupt,
 }
 
 /// Fewest bars that can be tested as a whole: indicators settle, and a test or a window and an episode follow.
@@ -49,7 +52,7 @@ impl Testing<'_> {
         epochs: &[EpochMetrics],
     ) -> Result<Evaluation, TrainError> {
         let folds = walk_forward(self.bars.len(), self.config.folds, self.config.episode_len as usize)?;
-        let mut tester = Tester::new(self.device, self.config, self.bars)?;
+        let mut tester = Tester::new(self.device, self.config, self.bars, self.interrupt)?;
         let (mut tests, mut terms) = (Vec::new(), Vec::new());
         for &id in checkpoints {
             let checkpoint = Checkpoint::open(&self.folder.checkpoint_path(id))?;
@@ -67,7 +70,7 @@ impl Testing<'_> {
 
     /// Tests `checkpoint` on all bars behind the indicators' warm-up, as one path. Nothing is fitted to them.
     pub fn on_all_bars(&self, checkpoint: CheckpointId, epochs: &[EpochMetrics]) -> Result<Evaluation, TrainError> {
-        let mut tester = Tester::new(self.device, self.config, self.bars)?;
+        let mut tester = Tester::new(self.device, self.config, self.bars, self.interrupt)?;
         tester.load(&Checkpoint::open(&self.folder.checkpoint_path(checkpoint))?)?;
         let part: Range<usize> = WARM_UP_BARS..self.bars.len();
         let test = tester.test(&part, selection(checkpoint, epochs), None)?;

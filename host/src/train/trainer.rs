@@ -19,6 +19,7 @@ use crate::error::DeviceError;
 use crate::eval::backtest::{Backtest, Terms};
 use crate::graph::ParentGraph;
 use crate::images::KERNELS;
+use crate::interrupt::Interrupt;
 use crate::market::fold::FoldMarket;
 use crate::market::rules::Rules;
 use crate::market::series::Series;
@@ -51,6 +52,7 @@ pub struct Trainer {
     params: EnvParams,
     bars_done: u64,
     steps_done: u64,
+    interrupt: Interrupt,
 }
 
 /// Parts that are traded at every boundary.
@@ -105,7 +107,19 @@ impl Trainer {
             params: EnvParams::default(),
             bars_done: 0,
             steps_done: 0,
+            interrupt: Interrupt::default(),
         })
+    }
+
+    /// From now on collection and the trading of parts end with [`TrainError::Interrupted`] when `interrupt` asks for it. What they were
+    /// at is then half done: nothing but a fold's start or a checkpoint goes on from there.
+    pub fn heed(&mut self, interrupt: &Interrupt) {
+        self.interrupt = interrupt.clone();
+    }
+
+    /// What is heeded; never asking at first.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     /// For work outside the graphs.
@@ -168,7 +182,7 @@ impl Trainer {
 
     /// Takes all environments over `n_bars` bars.
     pub fn collect(&mut self, n_bars: u64) -> Result<(), TrainError> {
-        self.collection.run(&self.stream, self.bars_done, n_bars)?;
+        self.collection.run(&self.stream, self.bars_done, n_bars, &self.interrupt)?;
         self.bars_done += n_bars;
         Ok(self.stream.synchronize()?)
     }
@@ -248,7 +262,7 @@ impl Trainer {
             }
         }
         let backtest = self.backtests[number as usize].as_ref().expect("just made");
-        Ok(backtest.run(self.runner())?.concat())
+        Ok(backtest.run(self.runner(), &self.interrupt)?.concat())
     }
 
     fn greedy(&self) -> NetworkPolicy<'_> {

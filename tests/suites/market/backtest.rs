@@ -4,6 +4,7 @@ use cuda_std::shape::LaunchShape;
 use host::data::simulate::{self, Market, Simulation};
 use host::device::{Buffer, Device};
 use host::error::DeviceError;
+use host::eval::EvalError;
 use host::eval::backtest::{Backtest, Policy, Terms, Validation, evaluate, validate};
 use host::eval::random::{RandomPaths, Tested};
 use host::eval::records::PathRecords;
@@ -11,6 +12,7 @@ use host::eval::scenario::Scenario;
 use host::eval::statistics;
 use host::eval::threshold_rule::{Deviating, ThresholdRule, grid};
 use host::images::Images;
+use host::interrupt::Interrupt;
 use host::market::Step;
 use host::market::paths::{Baseline, N_RANDOM, baseline, median_idx, scripted};
 use host::market::rules::{Costs, Rules};
@@ -105,7 +107,7 @@ fn constant_actions_equal_their_script(device: &Device) -> Outcome {
         let terms = Terms { params: &params, bus: &bus };
         let policy = Constant(action);
         let backtest = Backtest::continuous(device, &world.market, terms, &part, &[Scenario::Configured], &policy)?;
-        let got = backtest.run(lab.runner())?;
+        let got = backtest.run(lab.runner(), &Interrupt::default())?;
         let want = scripted(lab.runner(), &world.market, &params, &bus, &part, &[action; 99])?;
         ensure!(got == want, "{action:?}: {:?}, {:?} expected", got[0][0], want[0][0]);
     }
@@ -128,7 +130,7 @@ fn a_policy_equals_its_script(device: &Device) -> Outcome {
     let policy = Against(order::LIMIT_AT_CLOSE);
     let terms = Terms { params: &params, bus: &bus };
     let backtest = Backtest::continuous(device, &world.market, terms, &part, &Scenario::ALL, &policy)?;
-    let got = backtest.run(lab.runner())?;
+    let got = backtest.run(lab.runner(), &Interrupt::default())?;
     for (scenario, got) in Scenario::ALL.into_iter().zip(&got) {
         let (params, bus) = (scenario.params(&params), scenario.bus(&bus));
         let want = scripted(lab.runner(), &world.market, &params, &bus, &part, &script)?;
@@ -143,10 +145,10 @@ fn scenarios_differ_as_they_say(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let market = lab.bars_alone(&[bar64(0, 0, 0, 0); 20])?;
     let (params, bus) = (EnvParams { window: WINDOW as u32, ..round_params() }, bus(0.5));
-    let run = |action: [u8; 4]| -> Result<Vec<PathRecords>, DeviceError> {
+    let run = |action: [u8; 4]| -> Result<Vec<PathRecords>, EvalError> {
         let terms = Terms { params: &params, bus: &bus };
         let backtest = Backtest::continuous(device, &market, terms, &(4..20), &Scenario::ALL, &Constant(action))?;
-        Ok(backtest.run(lab.runner())?.iter().map(|path| PathRecords::of(path)).collect())
+        Ok(backtest.run(lab.runner(), &Interrupt::default())?.iter().map(|path| PathRecords::of(path)).collect())
     };
     // Half spread 1/64 and taker 1/32, in and out, of half the equity: 0.046875.
     let costs: Vec<f64> = run([1, 2, 0, 0])?.iter().map(|path| path.costs).collect();
@@ -166,7 +168,7 @@ fn doubled_costs_never_raise_equity(device: &Device) -> Outcome {
     for part in [530..560, 560..610, 610..700] {
         let terms = Terms { params: &params, bus: &bus };
         let backtest = Backtest::continuous(device, &world.market, terms, &part, &scenarios, &policy)?;
-        let paths = backtest.run(lab.runner())?;
+        let paths = backtest.run(lab.runner(), &Interrupt::default())?;
         for bars in 1..=paths[0].len() {
             let growth = |path: &[BarRecord]| {
                 path[..bars].iter().map(|record| f64::from(record.net_return).ln_1p()).sum::<f64>()
@@ -188,14 +190,20 @@ fn a_rewound_backtest_repeats_itself(device: &Device) -> Outcome {
     let terms = Terms { params: &params, bus: &bus };
     let first = 530..600;
     let backtest = Backtest::segments(device, &world.market, terms, &first, &policy)?;
-    let before = backtest.run(lab.runner())?;
+    let before = backtest.run(lab.runner(), &Interrupt::default())?;
     backtest.rewind(Terms { params: &params, bus: &other }, &(610..680))?;
-    let elsewhere = backtest.run(lab.runner())?;
+    let elsewhere = backtest.run(lab.runner(), &Interrupt::default())?;
     let fresh =
         Backtest::segments(device, &world.market, Terms { params: &params, bus: &other }, &(610..680), &policy)?;
-    ensure!(elsewhere == fresh.run(lab.runner())?, "another part after a rewind is not that part");
+    ensure!(
+        elsewhere == fresh.run(lab.runner(), &Interrupt::default())?,
+        "another part after a rewind is not that part"
+    );
     backtest.rewind(terms, &first)?;
-    ensure!(backtest.run(lab.runner())? == before, "the same part is another one after a rewind");
+    ensure!(
+        backtest.run(lab.runner(), &Interrupt::default())? == before,
+        "the same part is another one after a rewind"
+    );
     Ok(())
 }
 
@@ -203,7 +211,8 @@ fn evaluation_has_all_paths(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let (world, params) = world(&lab)?;
     let (part, bus) = (550..600, bus(0.25));
-    let got = evaluate(lab.runner(), &world.market, &params, &bus, &part, &Against(order::MARKET))?;
+    let never = &Interrupt::default();
+    let got = evaluate(lab.runner(), &world.market, &params, &bus, &part, &Against(order::MARKET), never)?;
     ensure!(got.part == part && got.kelly_cap == bus.entries[isv::KELLY_CAP], "{:?}", got.part);
     let paths = got.agent.iter().chain(&got.buy_and_hold);
     ensure!(paths.clone().all(|path| path.returns.len() == 49), "paths of another length");
@@ -236,7 +245,8 @@ fn the_median_random_path_is_that_of_all_at_once(device: &Device) -> Outcome {
     };
     ensure!(median(&joined) != median(&first), "the folds together have another median than the first");
     let want = &joined[median(&joined)];
-    let random = RandomPaths::new(lab.runner(), &world.market, &tests);
+    let never = Interrupt::default();
+    let random = RandomPaths::new(lab.runner(), &world.market, &tests, &never);
     ensure!(random.median(bars_a_year)? == *want, "not the median path of all");
     for n_paths in [1, 7, 99, 100, 250] {
         let got = random.median_of_runs(bars_a_year, n_paths)?;
@@ -250,8 +260,8 @@ fn random_paths_are_held_a_few_at_a_time(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let market = lab.bars_alone(&[bar64(0, 1, -1, 1); 40])?;
     let test = Tested { part: 0..(1 << 45) + 1, params: round_params(), bus: bus(1.0) };
-    match RandomPaths::new(lab.runner(), &market, &[test]).median(1e4) {
-        Err(DeviceError::OutOfMemory { requested, .. }) => {
+    match RandomPaths::new(lab.runner(), &market, &[test], &Interrupt::default()).median(1e4) {
+        Err(EvalError::Device(DeviceError::OutOfMemory { requested, .. })) => {
             ensure!(requested == (1 << 45) * size_of::<BarRecord>(), "{requested} bytes were asked for");
         }
         other => return Err(format!("not out of memory: {:?}", other.map(|path| path.returns.len())).into()),
@@ -269,7 +279,7 @@ fn validation_is_the_segments_together(device: &Device) -> Outcome {
     for segment in [530..595, 594..659, 658..690] {
         let terms = Terms { params: &params, bus: &bus };
         let backtest = Backtest::continuous(device, &world.market, terms, &segment, &[Scenario::Configured], &policy)?;
-        let path = PathRecords::of(&backtest.run(lab.runner())?[0]);
+        let path = PathRecords::of(&backtest.run(lab.runner(), &Interrupt::default())?[0]);
         returns.extend(path.returns64());
         n_trades += path.n_trades;
     }
@@ -291,12 +301,14 @@ fn the_fitted_rule_is_the_best(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let (world, params, deviations) = simulated(&lab, Market::MeanReverting)?;
     let bus = bus(0.5);
-    let here = Deviating { market: &world.market, params: &params, bus: &bus, deviations: &deviations };
+    let never = &Interrupt::default();
+    let here =
+        Deviating { market: &world.market, params: &params, bus: &bus, deviations: &deviations, interrupt: never };
     let train = 128..700;
     let fitted = here.fit(lab.runner(), &train)?;
     let seen = &deviations[train.clone()];
     let std = (seen.iter().map(|x| x * x).sum::<f64>() / seen.len() as f64).sqrt();
-    let growth = |rule: ThresholdRule| -> Result<f64, DeviceError> {
+    let growth = |rule: ThresholdRule| -> Result<f64, EvalError> {
         Ok(statistics::log_growth(&here.run(lab.runner(), &[rule], &train)?[0].returns64()))
     };
     let best = growth(fitted)?;
@@ -317,7 +329,9 @@ fn the_rule_earns_where_prices_return(device: &Device) -> Outcome {
     let run = |market: Market| -> Result<f64, onegraph_tests::Failed> {
         let (world, params, deviations) = simulated(&lab, market)?;
         let bus = bus(0.5);
-        let here = Deviating { market: &world.market, params: &params, bus: &bus, deviations: &deviations };
+        let never = &Interrupt::default();
+        let here =
+            Deviating { market: &world.market, params: &params, bus: &bus, deviations: &deviations, interrupt: never };
         let test = here.test(lab.runner(), &(128..1_900), &(2_000..3_000))?;
         let returns = test.records.returns64();
         let per_bar = statistics::sharpe(&returns, 1.0);

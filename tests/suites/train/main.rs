@@ -4,6 +4,7 @@ mod chain;
 mod devices;
 mod faults;
 mod hot_path;
+mod interrupts;
 mod learner;
 mod look_ahead;
 mod replays;
@@ -26,6 +27,7 @@ fn main() {
         resume::cases(),
         look_ahead::cases(),
         hot_path::cases(),
+        interrupts::cases(),
         skips::cases(),
         work::cases(),
     ];
