@@ -110,6 +110,17 @@ impl Bars {
         Some((before + 1, largest))
     }
 
+    /// The bar whose high lies the furthest above its own close and the close before it, or its low the furthest under both: the bar,
+    /// whether it is the high, and ln of the quotient.
+    pub(super) fn widest_spike(&self) -> Option<(usize, bool, f64)> {
+        let spikes = (0..self.len()).flat_map(|at| {
+            let (close, before) = (self.close[at], self.close[at.saturating_sub(1)]);
+            let (above, under) = (self.high[at] / close.max(before), close.min(before) / self.low[at]);
+            [(at, true, above.ln()), (at, false, under.ln())]
+        });
+        spikes.max_by(|a, b| a.2.total_cmp(&b.2))
+    }
+
     /// Number of bars.
     pub fn len(&self) -> usize {
         self.time_ns.len()

@@ -113,8 +113,14 @@ impl Reading {
                 "at {time} the price closes {times:.1} times {way} the bar before: a split, another contract or a fault"
             )
         });
+        let spike = self.bars.widest_spike().filter(|&(_, _, log)| log > std::f64::consts::LN_2);
+        let spike = spike.map(|(at, is_high, log)| {
+            let (time, times) = (format_time(self.bars.time_ns[at]), log.exp());
+            let (what, way) = if is_high { ("high", "above") } else { ("low", "under") };
+            format!("at {time} the {what} is {times:.1} times {way} the close and the close before it: likely a fault")
+        });
         let told = remarks.iter().filter(|(holds, _)| *holds).map(|&(_, remark)| remark.to_owned());
-        self.source.notices.iter().cloned().chain(told).chain(jump).collect()
+        self.source.notices.iter().cloned().chain(told).chain(jump).chain(spike).collect()
     }
 
     /// The bars, if no row is at fault and there are at least `n_bars_min` of them.

@@ -259,6 +259,40 @@ fn bars_that_can_teach_nothing_are_told_of() {
     assert_has(&stderr(&output), &["WARN", "still.csv"]);
 }
 
+/// A high, a low or an open that no market makes, between closes as usual: one note for each file, none for a price that moves.
+#[test]
+fn a_spike_within_a_bar_is_told_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let note = |name: &str, rows: [&str; 3]| {
+        let rows: Vec<String> = (1..).zip(rows).map(|(day, row)| format!("2024-01-0{day},{row},5\n")).collect();
+        let text = format!("time,open,high,low,close,volume\n{}", rows.concat());
+        fs::write(folder.path().join(name), text).expect("room");
+        let output = command(&["data", "inspect", name, "--json"]).current_dir(folder.path()).output();
+        let output = output.expect("the program starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let inspection: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        let notices = inspection["notices"].as_array().expect("a list").clone();
+        notices.iter().map(|notice| notice.as_str().expect("text").to_owned()).collect::<Vec<_>>()
+    };
+    for (row, part) in [
+        ("10,10000,10,10", "at 2024-01-02T00:00:00Z the high is 1000.0 times above the close and the close before it"),
+        ("10,10,0.01,10", "at 2024-01-02T00:00:00Z the low is 1000.0 times under the close and the close before it"),
+        ("10000,10000,10,10", "the high is 1000.0 times above"),
+    ] {
+        let notices = note("spike.csv", ["10,11,9,10", row, "10,11,9,10.5"]);
+        assert!(notices.len() == 1 && notices[0].contains(part), "{row}: {notices:?}");
+    }
+    // The first bar has no close before it.
+    assert!(
+        note("first.csv", ["10,10000,10,10", "10,11,9,10", "10,11,9,10.5"])[0]
+            .contains("2024-01-01T00:00:00Z the high")
+    );
+    // A jump is told once, and a bar that moves within a half is none.
+    let jump = note("jump.csv", ["10,11,9,10", "10,1000,10,1000", "1000,1000,10,10"]);
+    assert!(jump.len() == 1 && jump[0].contains("closes 100.0 times"), "{jump:?}");
+    assert_eq!(note("lively.csv", ["10,19,6,10", "10,19,6,10", "10,19,6,10.5"]), Vec::<String>::new());
+}
+
 /// Columns that would do as well, and moves that no market makes.
 #[test]
 fn what_is_odd_in_a_file_is_told() {
