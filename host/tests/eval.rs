@@ -118,6 +118,13 @@ fn another_file_is_traded_as_a_whole() {
     assert_has(&text(&output.stderr), &["WARN", "Its times overlap"]);
     assert_has(&std::fs::read_to_string(html).expect("the report"), &["run on ", "other.csv"]);
 
+    // A price that stands still is told of in the result as well.
+    let rows = (0..1_200).map(|minute| format!("{},100,100,100,100,1\n", 1_700_000_000 + 300 * minute));
+    let still = path_in(folder.path(), "still.csv");
+    std::fs::write(&still, format!("time,open,high,low,close,volume\n{}", rows.collect::<String>())).expect("room");
+    let output = done(&["eval", "--checkpoint", &run, "--data", &still, "--json"]);
+    assert_has(&notes(&json(&output)), &["still.csv: every bar closes at the same price"]);
+
     // 4,800 bars of five minutes are 400 hours.
     let long = simulated(folder.path(), "long.csv", 4_800, 3);
     let output = done(&["eval", "--checkpoint", &run, "--data", &long, "--bar", "1h", "--json"]);

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use gpu_kernels::philox;
+use host::config::{Config, DataSource, Preset};
 use host::eval::backtest::PartRecords;
 use host::eval::evaluation::{Evaluation, FoldTest, Selection, Times};
 use host::eval::records::PathRecords;
 use host::eval::scenario::Scenario;
 use host::report;
 use host::report::run::Run;
+use host::run::{BarsRecord, RunRecord};
 use serde_json::{Value, json};
 
 const BAR_NS: i64 = 300_000_000_000;
@@ -98,13 +100,22 @@ fn write_sample(folder: &Path) {
     let lines = (0..N_FOLDS).flat_map(|fold| (0..N_EPOCHS).map(move |epoch| line(fold, epoch).to_string() + "\n"));
     write("metrics.jsonl", lines.collect());
     write("evaluation.json", serde_json::to_string(&evaluation()).expect("plain data"));
-    write(
-        "config.toml",
-        "seed = 1\n# <script>alert(\"x\")</script>\n[costs]\nhalf_spread_bp = 1.0\ntaker_bp = 2.0\n".into(),
-    );
-    let facts = json!({"version": "0.1.0", "device": {"name": "the CPU", "memory_bytes": 8_589_934_592u64}, "preset": "small",
-        "data": "<simulator & co>", "seed": 1, "seconds": 287.31});
-    write("run.json", facts.to_string());
+    let config = Config::preset(Preset::Small, DataSource::Simulator);
+    write("config.toml", config.to_toml() + "# <script>alert(\"x\")</script>\n");
+    let record = RunRecord {
+        version: "0.1.0".into(),
+        command: vec!["onegraph".into(), "train".into()],
+        backend: "cpu".into(),
+        device: "<simulator & co>".into(),
+        preset: Some(Preset::Small),
+        seed: 1,
+        config_fingerprint: config.fingerprint(),
+        data: None,
+        bars: BarsRecord { n_bars: 40_000, ..BarsRecord::default() },
+        notes: vec!["bars.csv: at <noon> the high is 1000.0 times above the close".into()],
+        started: "2026-11-30T20:00:00Z".into(),
+    };
+    write("run.json", serde_json::to_string(&record).expect("plain data"));
     let child = |name: &str, us: f64, kernels: &[&str]| json!({"name": name, "us": us, "kernels": kernels});
     let edge = |from: usize, to: usize| json!({"from": from, "to": to, "hazard": "read_after_write", "from_parameter": "a.b", "to_parameter": "c.d", "memory": 0});
     let children = [
@@ -169,7 +180,8 @@ fn the_page_has_every_section_and_nothing_from_outside() {
         "gather_f32_rows_padded 2×",
         "on the &lt;CPU&gt;: 1,444 µs a step",
         "half_spread_bp = 1.0",
-        "device.memory_bytes",
+        "bars.n_bars",
+        "<p class=\"note\">bars.csv: at &lt;noon&gt; the high is 1000.0 times above the close</p>",
         "What the numbers mean",
         "from 84 candidates over 3 folds",
         "In fold 2 no candidate",
@@ -292,6 +304,7 @@ fn what_is_no_run_or_damaged_exits_with_two_and_says_where() {
     damage("evaluation.json", b"{}", &["evaluation.json: has no `version`"]);
     damage("evaluation.json", b"{\"version\": 1}", &["evaluation.json, line 1", "missing field"]);
     damage("run.json", b"{", &["run.json, line 1: is no JSON"]);
+    damage("run.json", b"{}", &["run.json: cannot be understood", "missing field", "restore the file"]);
     damage("graph.json", b"{}", &["graph.json, line 1: is no step's graph", "missing field"]);
     let evaluation = std::fs::read(folder.join("evaluation.json")).expect("an evaluation");
     for sixteenth in 0..16 {

@@ -209,6 +209,9 @@ fn an_interrupt_ends_a_long_epoch() {
 fn a_file_of_bars_trains() {
     let folder = new_folder();
     done(&folder, &["data", "simulate", "--out", "bars.csv", "--bars", "5000"]);
+    let bars = fs::read_to_string(folder.path().join("bars.csv")).expect("the market");
+    let last = bars.lines().last().expect("a bar");
+    fs::write(folder.path().join("bars.csv"), format!("{bars}{last}\n")).expect("room");
     let arguments = ["train", "--preset", "tiny", "--set", "epochs=1", "--data", "bars.csv", "--out", "run", "--json"];
     let result: Value = serde_json::from_str(&done(&folder, &arguments)).expect("JSON alone");
     assert_eq!(result["interrupted"], false);
@@ -216,6 +219,10 @@ fn a_file_of_bars_trains() {
     let record: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("run/run.json")).expect("a file")).expect("JSON");
     assert!(record["data"]["files"][0]["path"].as_str().is_some_and(|path| path.ends_with("bars.csv")), "{record}");
+    // What was mended stands in the record and in the report.
+    let note = "bars.csv: mended: exact duplicates dropped (1)";
+    assert_eq!(record["notes"], Value::from(vec![note]));
+    assert_has(&fs::read_to_string(folder.path().join("run/report.html")).expect("the report"), &[note]);
 }
 
 #[test]

@@ -177,11 +177,12 @@ impl Arguments {
             command: Vec::new(),
             backend: device.backend_name().to_owned(),
             device: device.info().name,
-            preset: self.preset,
+            preset: Some(self.preset),
             seed,
             config_fingerprint: config.fingerprint(),
             data: None,
             bars: BarsRecord::new(&bars),
+            notes: Vec::new(),
             started: RunRecord::started_now(),
         };
         let folder = RunFolder::create(Some(&parent.path().join("run")), &config, &record)?;

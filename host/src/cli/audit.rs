@@ -42,8 +42,8 @@ struct Audited<'a> {
     device: String,
     /// `cuda` or `cpu`.
     backend: &'static str,
-    /// The preset under the configuration.
-    preset: Preset,
+    /// The preset under the configuration, if anything of it is left.
+    preset: Option<Preset>,
     /// Epochs that the steps were in.
     epochs: u32,
     #[serde(flatten)]

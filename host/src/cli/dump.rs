@@ -43,8 +43,8 @@ struct Dumped<'a> {
     step: u32,
     /// The device's name.
     device: String,
-    /// The preset under the configuration.
-    preset: crate::config::Preset,
+    /// The preset under the configuration, if anything of it is left.
+    preset: Option<crate::config::Preset>,
     /// Of the effective configuration.
     config_fingerprint: u32,
 }

@@ -10,7 +10,7 @@ use crate::eval::evaluation::Evaluation;
 use crate::eval::tear_sheet;
 use crate::interrupt::Interrupt;
 use crate::report;
-use crate::run::plan::{Begun, PlanError, known_deviations, read_files};
+use crate::run::plan::{Begun, NamedBars, PlanError, known_deviations, read_files};
 use crate::run::{BarsRecord, CheckpointId, RunError, RunFolder, RunRecord};
 use crate::text::shown_path;
 use crate::train::testing::least_bars;
@@ -106,19 +106,21 @@ impl Arguments {
             options.bar_ns = options.bar_ns.or(data.bar_ns);
             options.stamps = if data.stamps_end { Stamps::End } else { options.stamps };
         }
-        let series = read_files(&[path.to_owned()], &options, least_bars(&run.config))?.remove(0);
+        let NamedBars { bars, notes, .. } =
+            read_files(&[path.to_owned()], &options, least_bars(&run.config))?.remove(0);
         let device = global.open()?;
         let testing = Testing {
             device: &device,
             config: &run.config,
-            bars: &series.bars,
+            bars: &bars,
             folder: &run.folder,
             deviations: None,
             interrupt: &Interrupt::default(),
         };
         let epochs = run.folder.epochs().map_err(PlanError::from)?;
         let mut evaluation = testing.on_all_bars(chosen.checkpoints[0], &epochs)?;
-        evaluation.notes.extend(notes_on(path, &BarsRecord::new(&series.bars), &run.record));
+        evaluation.notes.extend(notes);
+        evaluation.notes.extend(notes_on(path, &BarsRecord::new(&bars), &run.record));
         Ok(evaluation)
     }
 

@@ -9,8 +9,6 @@ use super::output::{self, Json, Target};
 use crate::eval::evaluation::Verdict;
 use crate::report;
 use crate::report::run::{REPORT_FILE, Run};
-use crate::run::RunFolder;
-use crate::run::plan::Begun;
 use crate::text::shown_path;
 
 /// Arguments of `report`.
@@ -48,12 +46,6 @@ impl Arguments {
         output::spares_run(&self.run, &written)?;
         let run = Run::read(&self.run)?;
         output::places(&written)?;
-        // What `eval` and `train --resume` refuse is shown, but not as if it were what ran.
-        if let Ok(folder) = RunFolder::open(&self.run)
-            && let Err(error) = Begun::open(folder)
-        {
-            tracing::warn!("{error}");
-        }
         let html = report::html(&run);
         out.write(&html)?;
         let reported = Reported {

@@ -12,7 +12,7 @@ use super::Error;
 use super::data::ReadArguments;
 use super::keys::Keys;
 use super::output::{self, Json, Target};
-use crate::config::{Config, ConfigError, DataSource, Preset};
+use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
 use crate::data::simulate::Market;
 use crate::device::{Device, DeviceChoice};
 use crate::files;
@@ -142,13 +142,19 @@ impl Setup {
         }
         let device = Device::open(choice)?;
         let preset = self.keys.preset(&device);
-        let config = self.config(preset, Path::new("."))?;
-        let bars = if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
-        let measured = bars.iter().find(|series| series.bars.spread.is_some());
-        let unused = config.costs.half_spread_bp != Config::preset(preset, DataSource::Simulator).costs.half_spread_bp;
-        if let Some(series) = measured.filter(|_| unused) {
+        let of_preset = Config::preset(preset, DataSource::Simulator);
+        let layers = self.layers(preset, Path::new("."))?;
+        let preset = layers.preset();
+        let config = layers.finish()?;
+        let is_half_spread_set = config.costs.half_spread_bp != of_preset.costs.half_spread_bp;
+        let mut bars =
+            if self.data.is_empty() { simulate(&config) } else { read_files(&self.data, &options, LEAST_BARS)? };
+        let measured = bars.iter_mut().find(|series| series.bars.spread.is_some());
+        if let Some(series) = measured.filter(|_| is_half_spread_set) {
             let name = shown(&series.name);
-            tracing::warn!("{name}: its bars have a spread of their own, so `costs.half_spread_bp` is not used");
+            let note = format!("{name}: its bars have a spread of their own, so `costs.half_spread_bp` is not used");
+            tracing::warn!("{note}");
+            series.notes.push(note);
         }
         let data = (!self.data.is_empty()).then(|| record_files(&self.data, &options)).transpose()?;
         let record = RunRecord {
@@ -161,6 +167,7 @@ impl Setup {
             config_fingerprint: config.fingerprint(),
             data,
             bars: BarsRecord::new(&bars[0].bars),
+            notes: bars[0].notes.clone(),
             started: RunRecord::started_now(),
         };
         let plan = TrainPlan { config, bars, device, record, out: None, resume: None };
@@ -169,7 +176,7 @@ impl Setup {
     }
 
     /// The keys, and the flags that are short for one; `folder` is where the default file is looked for.
-    fn config(&self, preset: Preset, folder: &Path) -> Result<Config, ConfigError> {
+    fn layers(&self, preset: Preset, folder: &Path) -> Result<Layers, ConfigError> {
         let source = if self.data.is_empty() { DataSource::Simulator } else { DataSource::Files };
         for assignment in &self.keys.set {
             let key = assignment.split('=').next().unwrap_or_default().trim();
@@ -187,6 +194,6 @@ impl Setup {
         if let Some(market) = self.sim {
             layers.flag("--sim", "sim.market", &Value::String(market.name().to_owned()))?;
         }
-        layers.finish()
+        Ok(layers)
     }
 }

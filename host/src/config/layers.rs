@@ -80,6 +80,12 @@ impl Layers {
         self.assign(key, value, Origin::Flag(flag))
     }
 
+    /// The preset, unless the layers above it gave every key.
+    pub fn preset(&self) -> Option<Preset> {
+        let is_left = KEYS.iter().any(|key| !self.origins.contains_key(key.name));
+        is_left.then_some(self.preset)
+    }
+
     /// The configuration, if its keys fit each other.
     pub fn finish(self) -> Result<Config, ConfigError> {
         self.config.validate().map_err(|broken| {

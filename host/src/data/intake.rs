@@ -30,6 +30,20 @@ impl Repairs {
             + self.undefined_prices_dropped
             + self.bars_before_first_quote_dropped
     }
+
+    /// What was mended, as a note; none where nothing was.
+    pub fn note(&self) -> Option<String> {
+        let mended = [
+            (self.duplicates_dropped, "exact duplicates dropped"),
+            (self.out_of_order_sorted, "rows out of order sorted"),
+            (self.undefined_times_dropped, "records without a time dropped"),
+            (self.undefined_prices_dropped, "trades without a price dropped"),
+            (self.bars_before_first_quote_dropped, "bars before the first quote dropped"),
+        ];
+        let mended: Vec<String> =
+            mended.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what} ({n})")).collect();
+        (!mended.is_empty()).then(|| format!("mended: {}", mended.join(", ")))
+    }
 }
 
 /// Bars on their way in.
@@ -201,6 +215,8 @@ mod tests {
         assert_eq!(bars.close, [11.0, 10.5, 10.0, 10.0]);
         assert_eq!(bars.interval_ns, 10);
         assert_eq!((repairs.out_of_order_sorted, repairs.duplicates_dropped, repairs.total()), (2, 1, 3));
+        let note = "mended: exact duplicates dropped (1), rows out of order sorted (2)";
+        assert_eq!((repairs.note().as_deref(), Repairs::default().note()), (Some(note), None));
         assert_eq!(faults.total(), 0);
     }
 

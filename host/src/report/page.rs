@@ -30,6 +30,9 @@ pub fn html(run: &Run) -> String {
             page += "<p class=\"verdict\">This run has not been tested yet: the report shows its training alone.</p>\n"
         }
     }
+    for note in &run.notes {
+        page += &format!("<p class=\"note\">{}</p>\n", escaped(note));
+    }
     page += "</header>\n";
     if let Some(evaluation) = &run.evaluation {
         page += &section("Result", &result::headline(evaluation));

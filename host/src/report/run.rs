@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::metrics::EpochMetrics;
 use crate::bench::MeasuredGraph;
 use crate::eval::evaluation::{Evaluation, VERSION};
+use crate::run::plan::Begun;
+use crate::run::{self, RunFolder};
 use crate::text::{shown, shown_path};
 
 /// The effective configuration.
@@ -38,6 +40,8 @@ pub struct Run {
     pub evaluation: Option<Evaluation>,
     /// What ran.
     pub facts: Option<Value>,
+    /// What must be known of the run's data and configuration.
+    pub notes: Vec<String>,
     /// The step's graph, measured.
     pub graph: Option<MeasuredGraph>,
 }
@@ -55,6 +59,9 @@ pub enum RunError {
         shown_path(.0)
     )]
     NoRun(PathBuf),
+    /// What ran cannot be understood; so say the commands that go on with a run or test it.
+    #[error(transparent)]
+    Record(#[from] run::RunError),
     /// A file that cannot be read.
     #[error("{}: cannot be read: {source}; check its permissions", shown_path(file))]
     Unreadable {
@@ -93,6 +100,8 @@ impl Run {
         if metrics.is_none() && evaluation.is_none() {
             return Err(RunError::NoRun(folder.into()));
         }
+        let facts = text(&folder.join(RUN_FILE))?.map(|text| json(&folder.join(RUN_FILE), &text)).transpose()?;
+        let notes = if facts.is_some() { notes(folder)? } else { Vec::new() };
         let path = folder.canonicalize().unwrap_or_else(|_| folder.into());
         let name = path.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into());
         Ok(Self {
@@ -100,10 +109,23 @@ impl Run {
             config: text(&folder.join(CONFIG_FILE))?,
             epochs: metrics.map_or(Ok(Vec::new()), |text| epochs(&folder.join(METRICS_FILE), &text))?,
             evaluation: evaluation.map(|text| read_evaluation(&folder.join(EVALUATION_FILE), &text)).transpose()?,
-            facts: text(&folder.join(RUN_FILE))?.map(|text| json(&folder.join(RUN_FILE), &text)).transpose()?,
+            facts,
+            notes,
             graph: text(&folder.join(GRAPH_FILE))?.map(|text| graph(&folder.join(GRAPH_FILE), &text)).transpose()?,
         })
     }
+}
+
+/// What the run's record notes of its data; and what `eval` and `train --resume` refuse of its configuration, which is shown, but not as
+/// if it were what ran.
+fn notes(folder: &Path) -> Result<Vec<String>, RunError> {
+    let folder = RunFolder::open(folder)?;
+    let mut notes = folder.record()?.notes;
+    if let Err(error) = Begun::open(folder) {
+        tracing::warn!("{error}");
+        notes.push(error.to_string());
+    }
+    Ok(notes)
 }
 
 /// The file's text; `None` if there is no such file.

@@ -24,6 +24,8 @@ pub struct NamedBars {
     pub name: String,
     /// Its bars.
     pub bars: Bars,
+    /// What must be known of them, each with the file's name.
+    pub notes: Vec<String>,
 }
 
 /// A run that is gone on with.
@@ -120,7 +122,7 @@ impl TrainPlan {
 
     /// Whether the series can be split and the device has room.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
-        for NamedBars { name, bars } in &self.bars {
+        for NamedBars { name, bars, .. } in &self.bars {
             walk_forward(bars.len(), self.config.folds, self.config.episode_len as usize)
                 .map_err(|source| PlanError::WalkForward { name: name.clone(), source })?;
         }
@@ -186,7 +188,7 @@ pub(crate) fn known_deviations(record: &RunRecord, config: &Config, bars: &Bars)
 pub(crate) fn simulate(config: &Config) -> Vec<NamedBars> {
     let market = config.sim.market;
     let simulation = Simulation { market, n_bars: config.sim.bars, seed: config.seed };
-    vec![NamedBars { name: market.name().to_owned(), bars: simulation.bars() }]
+    vec![NamedBars { name: market.name().to_owned(), bars: simulation.bars(), notes: Vec::new() }]
 }
 
 /// Reads market files; a fault in any of them, or fewer bars than `n_bars_min`, is an error.
@@ -198,16 +200,17 @@ pub(crate) fn read_files(
     let mut all: Vec<NamedBars> = Vec::new();
     for path in paths {
         let reading = data::read(path, options)?;
-        for notice in reading.notices() {
-            tracing::warn!("{}: {}", shown_path(path), shown(&notice));
-        }
+        let note = |note: &String| format!("{}: {}", shown_path(path), shown(note));
+        let mut notes: Vec<String> = reading.notices().iter().map(note).collect();
+        notes.iter().for_each(|note| tracing::warn!("{note}"));
         let (bars, repairs) = reading.accept(n_bars_min)?;
         tracing::info!("{}: {} bars; {repairs:?}", shown_path(path), bars.len());
+        notes.extend(repairs.note().as_ref().map(note));
         let base = bars.symbol.clone().unwrap_or_else(|| stem(path));
         let is_free = |name: &String| all.iter().all(|other| other.name != *name);
         let mut names = std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}#{n}")));
         let name = names.find(is_free).expect("there are more names than files");
-        all.push(NamedBars { name, bars });
+        all.push(NamedBars { name, bars, notes });
     }
     Ok(all)
 }

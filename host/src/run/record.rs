@@ -22,8 +22,8 @@ pub struct RunRecord {
     pub backend: String,
     /// The device's name.
     pub device: String,
-    /// The preset under the other layers.
-    pub preset: Preset,
+    /// The preset under the other layers; none where they gave every key, so that nothing of it is left.
+    pub preset: Option<Preset>,
     /// The seed.
     pub seed: u64,
     /// [`Config::fingerprint`](crate::config::Config::fingerprint) of the effective configuration.
@@ -32,6 +32,9 @@ pub struct RunRecord {
     pub data: Option<DataRecord>,
     /// The series as it was read or simulated.
     pub bars: BarsRecord,
+    /// What must be known of the series: repairs, jumps, prices that stand still.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// When it was started, UTC.
     pub started: String,
 }

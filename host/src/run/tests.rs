@@ -17,11 +17,12 @@ fn record() -> RunRecord {
         command: vec!["onegraph".into(), "train".into()],
         backend: "cpu".into(),
         device: "a processor".into(),
-        preset: Preset::Tiny,
+        preset: Some(Preset::Tiny),
         seed: 0,
         config_fingerprint: config().fingerprint(),
         data: None,
         bars: BarsRecord { n_bars: 3_000, interval_ns: 300_000_000_000, first_ns: 0, last_ns: 899_700_000_000_000 },
+        notes: Vec::new(),
         started: RunRecord::started_now(),
     }
 }

@@ -46,11 +46,12 @@ pub fn folder(path: &Path, config: &Config, device: &Device) -> Result<RunFolder
         command: Vec::new(),
         backend: device.backend_name().to_owned(),
         device: device.info().name,
-        preset: Preset::Tiny,
+        preset: Some(Preset::Tiny),
         seed: config.seed,
         config_fingerprint: config.fingerprint(),
         data: None,
         bars: BarsRecord::new(&bars(config)),
+        notes: Vec::new(),
         started: RunRecord::started_now(),
     };
     Ok(RunFolder::create(Some(path), config, &record)?)

@@ -54,7 +54,7 @@ fn without_files_the_simulator_is_traded() {
     assert_eq!((plan.config.seed, plan.config.sim.market, plan.config.folds), (7, Market::MeanReverting, 1));
     assert_eq!((plan.bars.len(), plan.bars[0].name.as_str(), plan.bars[0].bars.len()), (1, "mean-reverting", 3_000));
     assert_eq!(plan.bars[0].bars, Simulation { market: Market::MeanReverting, n_bars: 3_000, seed: 7 }.bars());
-    assert_eq!((plan.record.seed, plan.record.preset, plan.record.data), (7, Preset::Tiny, None));
+    assert_eq!((plan.record.seed, plan.record.preset, plan.record.data), (7, Some(Preset::Tiny), None));
     assert!(plan.resume.is_none() && plan.out.is_none());
     assert_eq!(resolve(&["--set", "sim.bars=5000"]).unwrap().config.hidden, 64, "the CPU's preset is small");
 }
@@ -74,14 +74,55 @@ fn set_wins_over_the_file_and_flags_over_both() {
 #[test]
 fn the_working_folder_s_file_is_the_default() {
     let folder = tempfile::tempdir().unwrap();
+    let lr = |arguments: &Arguments| {
+        arguments.setup.layers(Preset::Tiny, folder.path()).and_then(Layers::finish).unwrap().lr
+    };
     let arguments = parse(&[]);
-    assert_eq!(arguments.setup.config(Preset::Tiny, folder.path()).unwrap().lr, 2e-3);
+    assert_eq!(lr(&arguments), 2e-3);
     fs::write(folder.path().join("onegraph.toml"), "lr = 0.5\n").unwrap();
-    assert_eq!(arguments.setup.config(Preset::Tiny, folder.path()).unwrap().lr, 0.5);
+    assert_eq!(lr(&arguments), 0.5);
     let other = folder.path().join("other.toml");
     fs::write(&other, "").unwrap();
     let arguments = parse(&["--config", other.to_str().unwrap()]);
-    assert_eq!(arguments.setup.config(Preset::Tiny, folder.path()).unwrap().lr, 2e-3);
+    assert_eq!(lr(&arguments), 2e-3);
+}
+
+/// Of the preset nothing is left where a file gives every key.
+#[test]
+fn a_preset_is_recorded_where_something_of_it_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("whole.toml");
+    let config = Config { lr: 0.125, ..Config::preset(Preset::Tiny, DataSource::Simulator) };
+    fs::write(&file, config.to_toml()).unwrap();
+    let record = |arguments: &[&str]| resolve(arguments).unwrap().record;
+    let whole = record(&["--config", file.to_str().unwrap(), "--preset", "small"]);
+    assert_eq!((whole.preset, whole.config_fingerprint), (None, config.fingerprint()));
+    let text = config.to_toml().replacen("lr = 0.125\n", "", 1);
+    assert_ne!(text, config.to_toml());
+    fs::write(&file, text).unwrap();
+    assert_eq!(record(&["--config", file.to_str().unwrap(), "--preset", "tiny"]).preset, Some(Preset::Tiny));
+}
+
+/// Whoever reads the result must know of them: repairs, jumps, and a setting that measured spreads leave unused.
+#[test]
+fn notes_on_the_data_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = market_file(folder.path(), "bars.csv", 3_000);
+    assert_eq!(resolve(&["--preset", "tiny", "--data", &file]).unwrap().record.notes, Vec::<String>::new());
+    let text = fs::read_to_string(&file).unwrap();
+    let mut rows: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut fields: Vec<String> = rows[1_000].split(',').map(str::to_owned).collect();
+    fields[2] = "1e6".into();
+    rows[1_000] = fields.join(",");
+    rows.push(rows[5].clone());
+    fs::write(&file, rows.join("\n") + "\n").unwrap();
+    let set = ["--preset", "tiny", "--data", &file, "--set", "costs.half_spread_bp=3"];
+    let notes = resolve(&set).unwrap().record.notes;
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    assert!(notes[..2].iter().all(|note| note.starts_with(&format!("{file}: "))), "{notes:?}");
+    assert_has(&notes[0], &["the high is ", "times above the close"]);
+    assert_has(&notes[1], &["mended: exact duplicates dropped (1), rows out of order sorted (1)"]);
+    assert_has(&notes[2], &["bars: its bars have a spread of their own"]);
 }
 
 #[test]
