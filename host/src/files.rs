@@ -22,7 +22,8 @@ impl WriteError {
         Self { reason: reason.to_string(), bad_path: true }
     }
 
-    fn writing(reason: impl ToString) -> Self {
+    /// What happened while writing is to blame.
+    pub(crate) fn writing(reason: impl ToString) -> Self {
         Self { reason: reason.to_string(), bad_path: false }
     }
 }

@@ -267,3 +267,17 @@ fn a_wrong_place_is_refused_before_the_work() {
     assert!(message.contains("/nonexistent/folder/x.safetensors") && message.contains("another place"), "{message}");
     assert_eq!(onegraph(&["dump", "--steps", "0", "--out", "x"]).status.code(), Some(2));
 }
+
+/// As on a full disk: the limit of a file's size is met while the dump is written, with the temporary file still there.
+#[test]
+fn a_dump_that_finds_no_room_says_so_of_its_own_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = "dump --preset tiny --steps 1 --device cpu --out step.safetensors";
+    let script = format!("ulimit -f 600; exec {} {dump}", env!("CARGO_BIN_EXE_onegraph"));
+    let output = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().expect("a shell");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(message, "error: cannot write step.safetensors: File too large (os error 27); choose another place\n");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+}

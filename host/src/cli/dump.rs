@@ -11,7 +11,7 @@ use crate::files::{WriteError, kind_of, temporary_folder};
 use crate::interrupt::Interrupt;
 use crate::market::walk_forward::walk_forward;
 use crate::text::shown_path;
-use crate::train::dump::{Before, write};
+use crate::train::dump::{Before, DumpError, write};
 use crate::train::{TrainError, Trainer};
 
 /// Arguments of `dump`.
@@ -90,7 +90,10 @@ impl Arguments {
         let before = Before::read(&trainer)?;
         trainer.step()?;
         trainer.finish_steps()?;
-        let n_tensors = write(&trainer, &before, &temporary)?;
+        let n_tensors = write(&trainer, &before, &temporary).map_err(|error| match error {
+            DumpError::Device(error) => error.into(),
+            DumpError::File(error) => Error::Output { path: self.out.clone(), error: WriteError::writing(error) },
+        })?;
         std::fs::rename(&temporary, &self.out).map_err(unwritable)?;
 
         let dumped = Dumped {

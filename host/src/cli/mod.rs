@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
@@ -148,6 +149,7 @@ impl Error {
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     panic::set_hook(Box::new(report_bug));
+    survive_large_files();
     let run = || {
         let arguments = Arguments::try_parse().unwrap_or_else(|refusal| refuse(&refusal));
         start_log(arguments.global.verbose);
@@ -162,6 +164,13 @@ pub fn main() -> ExitCode {
         }
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// A file that grows past the limit of the process (`ulimit -f`) is to be an error of its writing, as on a full disk, and not the
+/// process's end: with a handler for the signal, the write fails.
+fn survive_large_files() {
+    // Without it a limit ends the process, as it ends others.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
 /// Prints why the arguments were not taken, or the help that they ask for, and leaves the process.

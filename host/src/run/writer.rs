@@ -1,7 +1,7 @@
 //! Writing tensors one after the other, without holding more than one of them.
 
 use std::fs::File;
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
@@ -20,7 +20,6 @@ pub(super) const LENGTH_BYTES: usize = 8;
 
 /// A safetensors file that is written tensor by tensor.
 pub struct TensorFile {
-    path: PathBuf,
     file: BufWriter<File>,
     entries: Vec<TensorEntry>,
     offset: u64,
@@ -35,22 +34,21 @@ pub(super) struct TensorTable {
 
 impl TensorFile {
     /// Begins a file at `path`, which must not exist.
-    pub fn create(path: &Path) -> Result<Self, RunError> {
-        let failed = |error: std::io::Error| RunError::unwritable(path, error);
-        let mut file = BufWriter::with_capacity(1 << 20, File::create_new(path).map_err(failed)?);
-        file.write_all(&[b' '; LENGTH_BYTES + HEADER_ROOM]).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file, entries: Vec::new(), offset: 0 })
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create_new(path)?);
+        file.write_all(&[b' '; LENGTH_BYTES + HEADER_ROOM])?;
+        Ok(Self { file, entries: Vec::new(), offset: 0 })
     }
 
     /// Appends a tensor, `bytes` being its elements in row-major order, little-endian.
     ///
     /// # Panics
     /// If the number of bytes is not that of the shape, or the name was used already.
-    pub fn tensor(&mut self, name: &str, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<(), RunError> {
+    pub fn tensor(&mut self, name: &str, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> io::Result<()> {
         let n_bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
         assert_eq!(bytes.len(), n_bytes, "bytes of tensor {name}: {dtype:?} {shape:?}");
         assert!(self.entries.iter().all(|entry| entry.name != name), "two tensors of the name {name}");
-        self.file.write_all(bytes).map_err(|error| RunError::unwritable(&self.path, error))?;
+        self.file.write_all(bytes)?;
         self.offset += bytes.len() as u64;
         let (name, shape, crc32) = (name.to_owned(), shape.to_vec(), crc32fast::hash(bytes));
         self.entries.push(TensorEntry { name, dtype, shape, bytes: bytes.len() as u64, crc32 });
@@ -58,17 +56,16 @@ impl TensorFile {
     }
 
     /// Writes the header and brings the file to the disk.
-    pub fn finish(self) -> Result<(), RunError> {
+    pub fn finish(self) -> io::Result<()> {
         self.finish_table().map(|_| ())
     }
 
-    pub(super) fn finish_table(mut self) -> Result<TensorTable, RunError> {
+    pub(super) fn finish_table(mut self) -> io::Result<TensorTable> {
         let header = self.header();
-        let failed = |error: std::io::Error| RunError::unwritable(&self.path, error);
-        self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        self.file.write_all(&header).map_err(failed)?;
-        self.file.flush().map_err(failed)?;
-        self.file.get_ref().sync_all().map_err(failed)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(&header)?;
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
         let total_bytes = header.len() as u64 + self.offset;
         Ok(TensorTable { entries: self.entries, header_crc32: crc32fast::hash(&header), total_bytes })
     }
@@ -106,20 +103,24 @@ impl<'a> CheckpointWriter<'a> {
         let checkpoints = folder.checkpoints_path();
         let temporary = temporary_folder(&checkpoints, ".writing-");
         let temporary = temporary.map_err(|error| RunError::unwritable(&checkpoints, error))?;
-        let tensors = TensorFile::create(&temporary.path().join(TENSORS))?;
+        let tensors = TensorFile::create(&temporary.path().join(TENSORS));
+        let tensors = tensors.map_err(|error| RunError::unwritable(&checkpoints, error))?;
         Ok(Self { folder, temporary, tensors })
     }
 
     /// Appends a tensor: [`TensorFile::tensor`].
     pub fn tensor(mut self, name: &str, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<Self, RunError> {
-        self.tensors.tensor(name, dtype, shape, bytes)?;
+        let written = self.tensors.tensor(name, dtype, shape, bytes);
+        written.map_err(|error| RunError::unwritable(&self.folder.checkpoints_path(), error))?;
         Ok(self)
     }
 
     /// Completes the checkpoint, then removes those that are neither among the newest three nor the best of their fold. Its
     /// path.
     pub fn finish(self, meta: CheckpointMeta) -> Result<PathBuf, RunError> {
-        let table = self.tensors.finish_table()?;
+        let path = self.folder.checkpoint_path(meta.id);
+        let failed = |error: io::Error| RunError::unwritable(&path, error);
+        let table = self.tensors.finish_table().map_err(failed)?;
         let manifest = Manifest {
             format: FORMAT,
             meta,
@@ -130,10 +131,8 @@ impl<'a> CheckpointWriter<'a> {
         let inside = self.temporary.path();
         let manifest_path = inside.join(MANIFEST);
         write_whole(&manifest_path, |output| output.write_all(manifest.to_text().as_bytes()))
-            .map_err(|error| RunError::unwritable(&manifest_path, error.reason))?;
-        sync_folder(inside).map_err(|error| RunError::unwritable(inside, error))?;
-        let path = self.folder.checkpoint_path(meta.id);
-        let failed = |error: std::io::Error| RunError::unwritable(&path, error);
+            .map_err(|error| RunError::unwritable(&path, error.reason))?;
+        sync_folder(inside).map_err(failed)?;
         // After a resumption from an earlier checkpoint, one of this name may be there: it is moved away first, since a folder
         // cannot be renamed onto another.
         let old = self.folder.checkpoints_path().join(format!(".replaced-{}", meta.id));

@@ -1,6 +1,7 @@
 //! Every named buffer of a step as safetensors, for comparison with another implementation. `docs/dump.md` says of each name
 //! which symbol of the equations it is, with shape and unit.
 
+use std::io;
 use std::path::Path;
 
 use bytemuck::Pod;
@@ -10,11 +11,23 @@ use gpu_kernels::iqn::{N_QUANTILES, QUANTILE_STRIDE};
 use shared_types::market::{N_BRANCHES, N_FEATURES};
 use shared_types::{PopArt, Precision, isv, learner};
 
-use super::{TrainError, Trainer};
+use super::Trainer;
 use crate::agent::layout::{HEAD_NAMES, Layout, N_BLOCKS, Tensor};
 use crate::agent::{Backward, Denoise, Pass, Risk, Selectivity, ValueHeads, Weights, width};
 use crate::device::{Buffer, dtype_of};
-use crate::run::{Dtype, RunError, TensorFile};
+use crate::error::DeviceError;
+use crate::run::{Dtype, TensorFile};
+
+/// A step that could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] io::Error),
+}
 
 /// What is overwritten in a step, as it was before.
 pub struct Before {
@@ -31,7 +44,7 @@ pub struct Before {
 
 impl Before {
     /// Copies it from the device.
-    pub fn read(trainer: &Trainer) -> Result<Self, TrainError> {
+    pub fn read(trainer: &Trainer) -> Result<Self, DeviceError> {
         let (agent, parameters) = (&trainer.agent, &trainer.agent.parameters);
         Ok(Self {
             parameters: parameters.online.flat.read()?,
@@ -48,7 +61,7 @@ impl Before {
 }
 
 /// Writes the latest step to `path`, which must not exist; `before` was read before it. The number of tensors.
-pub fn write(trainer: &Trainer, before: &Before, path: &Path) -> Result<usize, TrainError> {
+pub fn write(trainer: &Trainer, before: &Before, path: &Path) -> Result<usize, DumpError> {
     let memory = trainer.memory();
     let mut dump = Dump::create(trainer, path)?;
     dump.batch(trainer)?;
@@ -94,7 +107,7 @@ macro_rules! fields {
 }
 
 impl Dump {
-    fn create(trainer: &Trainer, path: &Path) -> Result<Self, RunError> {
+    fn create(trainer: &Trainer, path: &Path) -> io::Result<Self> {
         let sizes = trainer.agent.sizes();
         Ok(Self {
             file: TensorFile::create(path)?,
@@ -109,21 +122,21 @@ impl Dump {
         })
     }
 
-    fn bytes(&mut self, name: &str, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<(), TrainError> {
+    fn bytes(&mut self, name: &str, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<(), DumpError> {
         self.n_tensors += 1;
         Ok(self.file.tensor(name, dtype, shape, bytes)?)
     }
 
-    fn values<T: Pod>(&mut self, name: &str, shape: &[usize], values: &[T]) -> Result<(), TrainError> {
+    fn values<T: Pod>(&mut self, name: &str, shape: &[usize], values: &[T]) -> Result<(), DumpError> {
         self.bytes(name, dtype_of::<T>(), shape, bytemuck::cast_slice(values))
     }
 
-    fn buffer<T: Pod>(&mut self, name: &str, shape: &[usize], buffer: &Buffer<T>) -> Result<(), TrainError> {
+    fn buffer<T: Pod>(&mut self, name: &str, shape: &[usize], buffer: &Buffer<T>) -> Result<(), DumpError> {
         self.values(name, shape, &buffer.read()?)
     }
 
     /// What a product takes: bf16, or f32 in two words.
-    fn operand(&mut self, name: &str, shape: &[usize], buffer: &Buffer<u16>) -> Result<(), TrainError> {
+    fn operand(&mut self, name: &str, shape: &[usize], buffer: &Buffer<u16>) -> Result<(), DumpError> {
         self.bytes(name, self.operand_type(), shape, bytemuck::cast_slice(&buffer.read()?))
     }
 
@@ -135,7 +148,7 @@ impl Dump {
     }
 
     /// A tensor for each of the layout's that lies in `flat`.
-    fn flat(&mut self, name: &str, layout: &Layout, flat: &[f32]) -> Result<(), TrainError> {
+    fn flat(&mut self, name: &str, layout: &Layout, flat: &[f32]) -> Result<(), DumpError> {
         for tensor in layout.tensors().iter().filter(|tensor| tensor.range().end <= flat.len()) {
             self.values(&format!("{name}.{}", tensor.name), &tensor.shape, &flat[tensor.range()])?;
         }
@@ -143,7 +156,7 @@ impl Dump {
     }
 
     /// The operand of each matrix that has one.
-    fn shadows(&mut self, name: &str, layout: &Layout, weights: &Weights) -> Result<(), TrainError> {
+    fn shadows(&mut self, name: &str, layout: &Layout, weights: &Weights) -> Result<(), DumpError> {
         let (words, n_words) = (weights.shadow.read()?, self.precision.words());
         let has_operand = |tensor: &&Tensor| tensor.has_operand() && tensor.range().end * n_words <= words.len();
         for tensor in layout.tensors().iter().filter(has_operand) {
@@ -155,7 +168,7 @@ impl Dump {
         Ok(())
     }
 
-    fn batch(&mut self, trainer: &Trainer) -> Result<(), TrainError> {
+    fn batch(&mut self, trainer: &Trainer) -> Result<(), DumpError> {
         let (batch, replay, n) = (&trainer.memory().batch, &trainer.replay, self.n_rows);
         self.buffer("batch.indices", &[n], &batch.indices)?;
         self.buffer("batch.states", &[n, self.stride], &batch.states)?;
@@ -176,7 +189,7 @@ impl Dump {
         self.buffer("priority.max", &[], &replay.max_priority)
     }
 
-    fn pass(&mut self, pass_name: &str, pass: &Pass) -> Result<(), TrainError> {
+    fn pass(&mut self, pass_name: &str, pass: &Pass) -> Result<(), DumpError> {
         let (n, h, m, n_heads) = (self.n_rows, self.hidden, self.branch_hidden, HEAD_NAMES.len());
         let name = |part: &str| format!("{pass_name}.{part}");
         if let Some(block) = &pass.temporal {
@@ -206,7 +219,7 @@ impl Dump {
         self.buffer(&name("heads"), &[n, self.head_stride], &pass.heads)
     }
 
-    fn losses(&mut self, trainer: &Trainer) -> Result<(), TrainError> {
+    fn losses(&mut self, trainer: &Trainer) -> Result<(), DumpError> {
         let (memory, n) = (trainer.memory(), self.n_rows);
         self.buffer("next_q", &[n, width::ACTIONS], &memory.next_q)?;
         self.values("next_actions", &[n, N_BRANCHES], &memory.next_actions.read()?.into_flattened())?;
@@ -248,7 +261,7 @@ impl Dump {
     }
 
     /// IQN's head, unless off.
-    fn iqn(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
+    fn iqn(&mut self, trainer: &Trainer, before: &Before) -> Result<(), DumpError> {
         let Some(head) = &trainer.memory().iqn else { return Ok(()) };
         let (n, h, m) = (self.n_rows, self.hidden, self.branch_hidden);
         let of_rows = |width: usize| [n, N_QUANTILES, width];
@@ -271,7 +284,7 @@ impl Dump {
         Ok(())
     }
 
-    fn backward(&mut self, backward: &Backward) -> Result<(), TrainError> {
+    fn backward(&mut self, backward: &Backward) -> Result<(), DumpError> {
         let (n, h, n_heads) = (self.n_rows, self.hidden, HEAD_NAMES.len());
         self.operand("d_heads", &[n, self.head_stride], &backward.d_heads)?;
         self.operand("d_head_pre", &[n_heads, n, self.branch_hidden], &backward.d_head_pre)?;
@@ -294,7 +307,7 @@ impl Dump {
     }
 
     /// Of the auxiliary learners that are on.
-    fn learners(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
+    fn learners(&mut self, trainer: &Trainer, before: &Before) -> Result<(), DumpError> {
         let memory = trainer.memory();
         if let Some(heads) = &memory.value_heads {
             self.value_heads(heads)?;
@@ -307,7 +320,7 @@ impl Dump {
         memory.risk.iter().try_for_each(|learner| self.risk(learner))
     }
 
-    fn value_heads(&mut self, heads: &ValueHeads) -> Result<(), TrainError> {
+    fn value_heads(&mut self, heads: &ValueHeads) -> Result<(), DumpError> {
         let n = self.n_rows;
         self.buffer("iql.pre", &[2, n, width::IQL_HIDDEN], &heads.pre)?;
         self.buffer("iql.out", &[n, 2], &heads.outputs)?;
@@ -321,26 +334,26 @@ impl Dump {
         Ok(())
     }
 
-    fn selectivity(&mut self, learner: &Selectivity) -> Result<(), TrainError> {
+    fn selectivity(&mut self, learner: &Selectivity) -> Result<(), DumpError> {
         self.buffer("select.logits", &[self.n_rows], &learner.probability.logits)?;
         self.buffer("p_trade", &[self.n_rows], &learner.probability.p_trade)?;
         self.buffer("d_select.logits", &[self.n_rows], &learner.d_logits)?;
         self.buffer("select.rate", &[], &learner.rate)
     }
 
-    fn denoise(&mut self, learner: &Denoise) -> Result<(), TrainError> {
+    fn denoise(&mut self, learner: &Denoise) -> Result<(), DumpError> {
         let shape = [self.n_rows, N_FEATURES + width::BOTTLENECK];
         self.operand("denoise.inputs", &shape, &learner.inputs)?;
         self.operand("d_denoise", &shape, &learner.gradients)?;
         self.buffer("denoise.row_losses", &[self.n_rows], &learner.row_losses)
     }
 
-    fn risk(&mut self, learner: &Risk) -> Result<(), TrainError> {
+    fn risk(&mut self, learner: &Risk) -> Result<(), DumpError> {
         self.buffer("cvar", &[self.n_rows, width::ACTIONS], &learner.cvar)?;
         self.buffer("cvar_loss", &[], &learner.loss)
     }
 
-    fn parameters(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
+    fn parameters(&mut self, trainer: &Trainer, before: &Before) -> Result<(), DumpError> {
         let p = &trainer.agent.parameters;
         let all: [(&str, &[f32], &Buffer<f32>); 4] = [
             ("param", &before.parameters, &p.online.flat),
@@ -363,7 +376,7 @@ impl Dump {
         self.buffer("masks", &[trainer.agent.masks.len()], &trainer.agent.masks)
     }
 
-    fn state(&mut self, trainer: &Trainer, before: &Before) -> Result<(), TrainError> {
+    fn state(&mut self, trainer: &Trainer, before: &Before) -> Result<(), DumpError> {
         let (agent, memory) = (&trainer.agent, trainer.memory());
         if let Some(causal) = &memory.causal {
             self.buffer("causal.sensitivity", &[N_FEATURES], &causal.sensitivity)?;
