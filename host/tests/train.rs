@@ -1,6 +1,8 @@
 //! `train` as a user runs it, on a machine without a driver.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -223,6 +225,34 @@ fn a_file_of_bars_trains() {
     let note = "bars.csv: mended: exact duplicates dropped (1)";
     assert_eq!(record["notes"], Value::from(vec![note]));
     assert_has(&fs::read_to_string(folder.path().join("run/report.html")).expect("the report"), &[note]);
+}
+
+/// Root may write everywhere: the program then runs as nobody.
+#[test]
+fn a_run_in_a_closed_folder_is_not_gone_on_with() {
+    let folder = new_folder();
+    done(&folder, &["train", "--preset", "tiny", "--set", "epochs=1", "--out", "run", "--quiet"]);
+    let set_mode = |name: &str, mode: u32| {
+        fs::set_permissions(folder.path().join(name), Permissions::from_mode(mode)).expect("our own");
+    };
+    let is_root = fs::metadata("/proc/self").expect("this process").uid() == 0;
+    let all = [("run", 0o777), ("run/checkpoints", 0o777), ("run/metrics.jsonl", 0o666)];
+    set_mode(".", 0o755);
+    all.iter().for_each(|&(name, open)| set_mode(name, open));
+    for (name, open) in all {
+        set_mode(name, open & 0o555);
+        let mut command = onegraph(&folder, &["train", "--resume", "run"]);
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", stderr(&output));
+        let message =
+            format!("error: {name}: cannot be written: Permission denied (os error 13); make it writable, or copy");
+        assert_has(&stderr(&output), &[&message]);
+        set_mode(name, open);
+    }
+    done(&folder, &["train", "--resume", "run", "--quiet"]);
 }
 
 #[test]

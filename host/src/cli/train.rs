@@ -99,6 +99,7 @@ impl Arguments {
     /// The run in `path` as it was begun. `--data` may say where its files are now; their contents must be the same.
     fn go_on(&self, path: &Path, choice: DeviceChoice) -> Result<TrainPlan, PlanError> {
         let begun = Begun::open(RunFolder::open(path)?)?;
+        begun.folder.check_writable()?;
         let data = Some(&self.setup.data[..]).filter(|data| !data.is_empty());
         if begun.record.data.is_none() && data.is_some() {
             let text = "the run that is gone on with trades the simulator; leave `--data` out";

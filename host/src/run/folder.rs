@@ -11,7 +11,7 @@ use super::metrics_log::MetricsLog;
 use super::record::{RunRecord, now};
 use crate::bench::MeasuredGraph;
 use crate::config::{Config, ConfigError, DataSource, Layers, Preset};
-use crate::files::{read_text, write_whole};
+use crate::files::{self, read_text, write_whole};
 use crate::metrics::EpochMetrics;
 use crate::report::run::GRAPH_FILE;
 use crate::text::shown_path;
@@ -119,6 +119,23 @@ impl RunFolder {
             }
         }
         Ok(file)
+    }
+
+    /// Whether a run can be gone on with here: whether its folders take new files, and its metrics another line.
+    pub fn check_writable(&self) -> Result<(), RunError> {
+        let closed = |path: &Path, reason: &str| {
+            let remedy = "make it writable, or copy the run's folder to a place that is";
+            RunError::new(path, format!("cannot be written: {reason}"), remedy)
+        };
+        for folder in [self.path.clone(), self.checkpoints_path()] {
+            files::check_writable(&folder.join(METRICS)).map_err(|error| closed(&folder, &error.reason))?;
+        }
+        let metrics = self.path.join(METRICS);
+        match File::options().append(true).open(&metrics) {
+            // What is missing is told of where it is read.
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(closed(&metrics, &error.to_string())),
+            _ => Ok(()),
+        }
     }
 
     /// Its path.
