@@ -46,7 +46,7 @@ where
     }
     write(temporary.as_file_mut(), fill)?;
     temporary.as_file().sync_all().map_err(WriteError::writing)?;
-    let path = target(path);
+    let path = real_path(path);
     temporary.persist(&path).map_err(|error| WriteError::writing(error.error))?;
     // The new name itself reaches the disk with its folder.
     sync_folder(path.parent().unwrap_or(Path::new("/"))).map_err(WriteError::writing)
@@ -78,7 +78,7 @@ fn new_temporary(path: &Path) -> Result<NamedTempFile<File>, WriteError> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir() {
         return Err(WriteError::path("it is a folder"));
     }
-    let path = target(path);
+    let path = real_path(path);
     let folder = path.parent().unwrap_or(Path::new("/"));
     // In the same folder, since a rename is atomic only within one file system. Opened here, with the mode of any new file:
     // the library's own would be closed to all others, and its errors would name a file that means nothing to the user.
@@ -111,18 +111,18 @@ pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     match (fs::metadata(one), fs::metadata(other)) {
         // Devices and pipes take several results one after the other.
         (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        (Err(_), Err(_)) => target(one) == target(other),
+        (Err(_), Err(_)) => real_path(one) == real_path(other),
         _ => false,
     }
 }
 
 /// Whether a file written to `path` would come to lie in `folder`, or in a folder in it, however the two are spelled.
 pub(crate) fn lies_in(path: &Path, folder: &Path) -> bool {
-    target(path).starts_with(target(folder))
+    real_path(path).starts_with(real_path(folder))
 }
 
 /// The path by its real name: absolute, its folder and itself without symbolic links, also where the file is still missing.
-fn target(path: &Path) -> PathBuf {
+pub(crate) fn real_path(path: &Path) -> PathBuf {
     /// As many as Linux follows.
     const LINKS_MAX: usize = 40;
     let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

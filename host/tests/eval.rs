@@ -176,17 +176,26 @@ fn the_future_of_another_file_changes_nothing_before_it() {
 #[test]
 fn no_command_overwrites_what_it_reads() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (run, bars) = (trained(folder.path(), &[]), simulated(folder.path(), "bars.csv", 1_500, 7));
+    let bars = simulated(folder.path(), "bars.csv", 1_500, 7);
+    let run = trained(folder.path(), &["--data", &bars]);
     let (config, both) = (path_in(folder.path(), "config.toml"), path_in(folder.path(), "both"));
     std::fs::write(&config, "lr = 1e-3\n").expect("the folder has room");
     let inside = |name: &str| path_in(Path::new(&run), name);
     let kept = std::fs::read_dir(inside("checkpoints")).expect("checkpoints").next().expect("one").expect("a name");
     let manifest = path_in(&kept.path(), "manifest.json");
-    let files = [bars.clone(), config.clone(), inside("run.json"), inside("config.toml"), manifest.clone()];
+    let files = [
+        bars.clone(),
+        config.clone(),
+        inside("run.json"),
+        inside("config.toml"),
+        inside("metrics.jsonl"),
+        inside("report.html"),
+        manifest.clone(),
+    ];
     let contents = || files.clone().map(|file| std::fs::read(file).expect("it is there"));
     let before = contents();
 
-    let (record, of_run) = (inside("run.json"), inside("config.toml"));
+    let (record, of_run, metrics) = (inside("run.json"), inside("config.toml"), inside("metrics.jsonl"));
     let eval = ["eval", "--checkpoint", &run];
     let dump = ["dump", "--preset", "tiny", "--steps", "1"];
     for arguments in [
@@ -200,9 +209,24 @@ fn no_command_overwrites_what_it_reads() {
         vec!["audit", "--preset", "tiny", "--steps", "60", "--config", &config, "--docs", &config],
         vec!["report", &run, "--out", &manifest],
         vec!["train", "--resume", &run, "--json", &manifest],
+        // The market file that the run began with, though no argument names it.
+        vec!["train", "--resume", &run, "--json", &bars],
+        [&eval[..], &["--json", &bars]].concat(),
+        vec!["report", &run, "--json", &bars],
+        // Files of a run that the command has nothing to do with.
+        vec!["train", "--preset", "tiny", "--out", &both, "--json", &metrics],
+        vec!["train", "--preset", "tiny", "--out", &both, "--json", &inside("report.html")],
+        vec!["graph", "--json", &metrics],
+        vec!["graph", "--dot", &manifest],
+        vec!["data", "inspect", &bars, "--json", &metrics],
+        [&dump[..], &["--out", &metrics]].concat(),
+        vec!["bench", "--preset", "tiny", "--json", &record],
     ] {
         assert_has(&refused(&arguments), &["overwrite"]);
         assert!(contents() == before, "{arguments:?} wrote to one of {files:?}");
         assert!(!Path::new(&both).exists(), "{arguments:?}");
     }
+    // Beside them there is room.
+    done(&["report", &run, "--json", &inside("said.json")]);
+    done(&["graph", "--json", &inside("step.json")]);
 }

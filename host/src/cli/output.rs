@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::Error;
 use crate::files;
-use crate::report::run::FILES;
-use crate::run::CHECKPOINTS;
+use crate::report::run::{FILES, REPORT_FILE, RUN_FILE};
+use crate::run::{CHECKPOINTS, RunFolder};
 use crate::text::shown_path;
 
 /// A `FILE` that a result is written to; `-` is standard output.
@@ -106,8 +106,9 @@ pub(super) fn spares(read: &[(&str, PathBuf)], written: &[(&str, Option<&Target>
     distinct(written)
 }
 
-/// Refuses places that nothing can be written to, before the work whose results they are for.
+/// Refuses places that nothing can be written to, or that hold what a run lives on, before the work whose results they are for.
 pub(super) fn places(written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+    spares_runs(written)?;
     for (name, path) in written.iter().filter_map(|(name, target)| Some((name, target.and_then(Target::file)?))) {
         if path.as_os_str().is_empty() {
             return Err(Error::Arguments(format!("{name} names no file; name one, or `-` for standard output")));
@@ -117,9 +118,29 @@ pub(super) fn places(written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses outputs that would overwrite what the run in `folder` lives on: its files but the report, and its checkpoints.
+/// Refuses outputs that would overwrite what a run lives on in whose folder they lie, whichever run that is; its report as well, but
+/// for what is to be a report.
+fn spares_runs(written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
+    for &(name, target) in written {
+        let Some(file) = target.and_then(Target::file) else { continue };
+        for folder in files::real_path(file).ancestors().skip(1).filter(|folder| folder.join(RUN_FILE).is_file()) {
+            spares_run(folder, &[(name, target)])?;
+            if name != "--out" {
+                spares(&[("the run's", folder.join(REPORT_FILE))], &[(name, target)])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses outputs that would overwrite what the run in `folder` lives on: its files but the report, its checkpoints, and the market
+/// files that it began with.
 pub(super) fn spares_run(folder: &Path, written: &[(&str, Option<&Target>)]) -> Result<(), Error> {
     spares(&FILES.map(|name| ("the run's", folder.join(name))), written)?;
+    // A record that cannot be read is told of by whatever reads it.
+    let data = RunFolder::open(folder).and_then(|folder| folder.record()).ok().and_then(|record| record.data);
+    let files = data.into_iter().flat_map(|data| data.files).map(|file| ("the run's market file", file.path));
+    spares(&files.collect::<Vec<_>>(), written)?;
     for &(name, target) in written {
         if let Some(Target::File(path)) = target
             && files::lies_in(path, &folder.join(CHECKPOINTS))
