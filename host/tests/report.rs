@@ -306,6 +306,14 @@ fn what_is_no_run_or_damaged_exits_with_two_and_says_where() {
     damage("run.json", b"{", &["run.json, line 1: is no JSON"]);
     damage("run.json", b"{}", &["run.json: cannot be understood", "missing field", "restore the file"]);
     damage("graph.json", b"{}", &["graph.json, line 1: is no step's graph", "missing field"]);
+    let mut graph: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("graph.json")).expect("the graph")).expect("JSON");
+    let mut back = graph["edges"][3].clone();
+    (back["from"], back["to"]) = (3.into(), 2.into());
+    graph["edges"].as_array_mut().expect("a list").push(back);
+    let parts =
+        ["graph.json: is no step's graph", "edge 5 lets `spectral & co` wait for `per_priority`", "a cycle", "damaged"];
+    damage("graph.json", graph.to_string().as_bytes(), &parts);
     let evaluation = std::fs::read(folder.join("evaluation.json")).expect("an evaluation");
     for sixteenth in 0..16 {
         damage("evaluation.json", &evaluation[..sixteenth * evaluation.len() / 16], &["evaluation.json, line 1"]);

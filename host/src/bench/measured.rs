@@ -51,6 +51,29 @@ impl MeasuredGraph {
         Ok(Self { device, measured, step_us, children, edges: edges.clone() })
     }
 
+    /// Whether it is a step's graph: edges lead from a child to one that runs behind it, so that no child waits for itself by any way,
+    /// and times are times. What is wrong, if it is not.
+    pub fn check(&self) -> Result<(), String> {
+        for (number, Edge { from, to, .. }) in (1..).zip(&self.edges) {
+            let child = |index: &usize| match self.children.get(*index) {
+                Some(child) => Ok(child.name.as_str()),
+                None => Err(format!("edge {number} names child {index} of {}, counted from 0", self.children.len())),
+            };
+            let (from_name, to_name) = (child(from)?, child(to)?);
+            if from >= to {
+                return Err(format!(
+                    "edge {number} lets `{to_name}` wait for `{from_name}`, which does not run before it: a cycle, or children out of order"
+                ));
+            }
+        }
+        let times =
+            self.children.iter().map(|child| (child.name.as_str(), child.us)).chain([("the step", self.step_us)]);
+        match times.into_iter().find(|(_, us)| *us < 0.0) {
+            Some((name, us)) => Err(format!("{name} takes {us} us")),
+            None => Ok(()),
+        }
+    }
+
     /// For each child when it would begin if every child took as long as it does alone and waited for nothing but its edges.
     pub fn starts(&self) -> Vec<f64> {
         let mut starts = vec![0.0f64; self.children.len()];
@@ -101,5 +124,22 @@ mod tests {
         };
         assert_eq!(graph.starts(), [0.0, 1.0, 1.0, 6.0, 0.0]);
         assert_eq!(graph.longest_way(), [0, 1, 3]);
+        assert_eq!(graph.check(), Ok(()));
+        let broken = |change: fn(&mut MeasuredGraph)| {
+            let mut graph = graph.clone();
+            change(&mut graph);
+            graph.check().expect_err("it is broken")
+        };
+        for (message, part) in [
+            (
+                broken(|graph| graph.edges[3].to = 0),
+                "edge 4 lets `takes 1` wait for `takes 2`, which does not run before it: a cycle",
+            ),
+            (broken(|graph| graph.edges[0].from = 1), "edge 1 lets `takes 5` wait for `takes 5`"),
+            (broken(|graph| graph.edges[1].to = 5), "edge 2 names child 5 of 5"),
+            (broken(|graph| graph.children[2].us = -1.0), "takes 2 takes -1 us"),
+        ] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
     }
 }

@@ -16,7 +16,7 @@ mod report;
 pub mod train;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -151,7 +151,10 @@ pub fn main() -> ExitCode {
     panic::set_hook(Box::new(report_bug));
     survive_large_files();
     let run = || {
-        let arguments = Arguments::try_parse().unwrap_or_else(|refusal| refuse(&refusal));
+        let arguments = match Arguments::try_parse() {
+            Ok(arguments) => arguments,
+            Err(refusal) => return refuse(&refusal),
+        };
         start_log(arguments.global.verbose);
         run(&arguments)
     };
@@ -173,15 +176,20 @@ fn survive_large_files() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
-/// Prints why the arguments were not taken, or the help that they ask for, and leaves the process.
-fn refuse(refusal: &clap::Error) -> ! {
+/// Prints the help or the version that the arguments ask for; or why they were not taken, and leaves the process.
+fn refuse(refusal: &clap::Error) -> Result<(), Error> {
     // The message quotes arguments, whose control characters a terminal would obey: it is made again from harmless ones.
     let harmless = std::env::args_os().map(|argument| shown(&argument.to_string_lossy()).into_owned());
-    if let Err(refusal) = Arguments::try_parse_from(harmless) {
-        refusal.exit();
+    match Arguments::try_parse_from(harmless) {
+        Err(help) if !help.use_stderr() => {
+            help.print().and_then(|()| std::io::stdout().flush()).map_err(Error::StandardOutput)
+        }
+        Err(refusal) => refusal.exit(),
+        Ok(_) => {
+            eprintln!("error: an argument is not text");
+            std::process::exit(refusal.exit_code())
+        }
     }
-    eprintln!("error: an argument is not text");
-    std::process::exit(refusal.exit_code())
 }
 
 fn run(arguments: &Arguments) -> Result<(), Error> {

@@ -144,9 +144,9 @@ keys! {
         /// Atoms K of a return distribution.
         atoms: usize = [51; 3], whole(2, 64), "atoms";
         /// Lowest atom of every branch.
-        v_min: f64 = [-3.0; 3], from(-1e6, 1e6), "scaled return";
+        v_min: f64 = [-3.0, -1.5, -3.0], from(-1e6, 1e6), "scaled return";
         /// Highest atom of every branch.
-        v_max: f64 = [3.0; 3], from(-1e6, 1e6), "scaled return";
+        v_max: f64 = [3.0, 1.5, 3.0], from(-1e6, 1e6), "scaled return";
         /// Keep probability of the last residual block under stochastic depth.
         depth_keep_last: f64 = [0.9; 3], above(0.0, 1.0), "probability";
         /// Bound on the spectral norm of each of the trunk's matrices.

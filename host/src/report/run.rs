@@ -164,8 +164,10 @@ fn json(file: &Path, text: &str) -> Result<Value, RunError> {
 }
 
 fn graph(file: &Path, text: &str) -> Result<MeasuredGraph, RunError> {
-    serde_json::from_str(text)
-        .map_err(|error| damaged(file, Some(error.line()), format!("is no step's graph with its times: {error}")))
+    let graph: MeasuredGraph = serde_json::from_str(text)
+        .map_err(|error| damaged(file, Some(error.line()), format!("is no step's graph with its times: {error}")))?;
+    graph.check().map_err(|reason| damaged(file, None, format!("is no step's graph: {reason}")))?;
+    Ok(graph)
 }
 
 fn read_evaluation(file: &Path, text: &str) -> Result<Evaluation, RunError> {

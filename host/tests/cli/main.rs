@@ -215,6 +215,23 @@ fn wrong_arguments_and_places_exit_with_two() {
     assert_has(&stderr(&output), &["ONEGRAPH_DEVICE_INDEX", "`first`"]);
 }
 
+/// Where help and version find no room, as results that are printed.
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    for arguments in [&["--help"][..], &["-h"], &["--version"], &["train", "--help"], &["help", "report"], &["graph"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("the device");
+        let output = command(arguments).stdout(full).output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
+        let message = "error: cannot write to standard output: No space left on device (os error 28)\n";
+        assert_eq!(stderr(&output), message, "{arguments:?}");
+        let output = onegraph(arguments);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}");
+    }
+    let script = format!("set -o pipefail; {} train --help | head -n 1", env!("CARGO_BIN_EXE_onegraph"));
+    let output = Command::new("bash").args(["-c", &script]).output().expect("a shell");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
 #[test]
 fn a_reader_that_stops_early_is_no_error() {
     let script = format!("set -o pipefail; {} graph --preset tiny --json | head -n 1", env!("CARGO_BIN_EXE_onegraph"));
