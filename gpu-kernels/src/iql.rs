@@ -8,6 +8,7 @@
 //! | mu, nu | averages of the batch's mean q and q^2, rate 0.01, the first batch seeds |
 //! | std | max(sqrt(nu - mu^2), 1e-4); 1 before the first batch |
 //! | rescaling | w' = w std / std', b' = (std b + mu - mu') / std': V = std out + mu does not change |
+//! | without PopArt | mu 0, std 1, nothing is rescaled: V is the raw output, and its target q |
 //! | loss | mean of \|e - 1(x < 0)\| x^2, x = (q - mu') / std' - out', e = 0.9 for V_high, 0.1 for V_low |
 //!
 //! The heads' hidden layers do not depend on PopArt, so the raw outputs of a step are those of the last layers as they stood,
@@ -95,9 +96,9 @@ fn output(pre: &GlobalSlice<f32>, start: usize, last: &GlobalSlice<f32>) -> f32 
 
 /// PopArt with this batch, both losses, and their gradients by the rescaled outputs.
 ///
-/// Shapes: outputs `[B, 2]` and q_taken `[B]` of [`iql_outputs()`]; popart \[1\] as the step began; values `[2, B]`: V_high, then
-/// V_low; d_outputs `[B, 2]`; losses \[2\]; totals \[1\]; high_bias, low_bias \[1\], the gradients by the last layers' biases. Launch:
-/// [`iql_loss_shape`].
+/// Shapes: outputs `[B, 2]` and q_taken `[B]` of [`iql_outputs()`]; popart \[1\] as the step began, or \[0\] without PopArt; values
+/// `[2, B]`: V_high, then V_low; d_outputs `[B, 2]`; losses \[2\]; totals \[1\]; high_bias, low_bias \[1\], the gradients by the last
+/// layers' biases. Launch: [`iql_loss_shape`].
 #[kernel(cooperative, max_threads = 1024)]
 pub fn iql_loss(
     outputs: GlobalSlice<f32>,
@@ -113,15 +114,20 @@ pub fn iql_loss(
     let scratch = shared_slice![f64; 5 * N_WARPS];
     let n_rows = q_taken.len();
     let n = n_rows as f64;
-    let mut moments = [0.0; 2];
-    block::for_rows(n_rows, |row| {
-        let q = q_taken.get(row) as f64;
-        moments[0] += q;
-        moments[1] += q * q;
-    });
-    let [sum, squares] = block::sums(moments, &scratch);
-    let before = popart.get(0);
-    let rescaled = rescaling(before, updated(before, sum / n, squares / n));
+    let (mut before, mut after) = (PopArt::default(), PopArt::default());
+    // The whole block takes the same way here.
+    if !popart.is_empty() {
+        let mut moments = [0.0; 2];
+        block::for_rows(n_rows, |row| {
+            let q = q_taken.get(row) as f64;
+            moments[0] += q;
+            moments[1] += q * q;
+        });
+        let [sum, squares] = block::sums(moments, &scratch);
+        before = popart.get(0);
+        after = updated(before, sum / n, squares / n);
+    }
+    let rescaled = rescaling(before, after);
     let (old_std, share) = (std(&before), 1.0 / n_rows as f32);
     let mut found = [0.0; 5];
     block::for_rows(n_rows, |row| {

@@ -41,7 +41,8 @@ pub const fn isv_update_shape() -> LaunchShape {
 /// causal_mean \[1\], of [`causal_sensitivity`](crate::causal::causal_sensitivity()), or \[0\] with that off; proposed, of
 /// [`atom_spacing`](crate::atoms::atom_spacing()), and spacing \[4, K - 1\], or both \[0\] with that off; bus \[64\], of which it writes those
 /// averages, `CAUSAL_MEAN`, `IQN_READINESS`, `SKIPPED_UPDATES` and `HEALTH`; seeded \[1\], the averages that have had a sample, bit by
-/// index; window \[33\], as [`SKIP_WORDS`] says. Launch: [`isv_update_shape`].
+/// index; window \[33\], as [`SKIP_WORDS`] says. `off` has the averages of the totals, bit by index, that are left alone. Launch:
+/// [`isv_update_shape`].
 #[kernel(max_threads = 256)]
 pub fn isv_update(
     totals: GlobalSlice<LossTotals>,
@@ -57,6 +58,7 @@ pub fn isv_update(
     bus: GlobalSliceMut<f32>,
     seeded: GlobalSliceMut<u64>,
     window: GlobalSliceMut<u32>,
+    off: u64,
 ) {
     let (thread, theta) = (thread::index_1d() as usize, scalars.get(learner::THETA));
     let gated = theta.gate & UpdateScalars::STEP_GATED != 0;
@@ -70,24 +72,18 @@ pub fn isv_update(
     if !gated {
         let norm = math::sqrt(theta.squared_norm);
         let mut had = seeded.get(0);
-        for (entry, sample, rate) in [
-            (isv::LOSS_EMA, totals.weighted_ce, RATE),
-            (isv::LOSS_SLOW, totals.weighted_ce, SLOW_RATE),
-            (isv::GRAD_NORM_EMA, norm, RATE),
-            (isv::CLIP_EMA, norm, RATE),
-            (isv::TD_EMA, totals.td_mean, RATE),
-            (isv::TD_VAR_EMA, totals.td_var, RATE),
-            (isv::Q_MEAN_EMA, totals.q_mean, RATE),
-            (isv::Q_VAR_EMA, totals.q_variance, RATE),
-            (isv::REWARD_EMA, totals.reward_mean, RATE),
-            (isv::REWARD_VAR_EMA, totals.reward_var, RATE),
-            (isv::CQL_EMA, totals.cql, RATE),
-        ] {
-            if sample.is_finite() {
-                bus.set(entry, averaged(bus.get(entry), sample, rate, had >> entry & 1 != 0));
-                had |= 1 << entry;
-            }
-        }
+        // One by one: a list that is walked would lie in local memory.
+        take(&bus, &mut had, off, isv::LOSS_EMA, totals.weighted_ce, RATE);
+        take(&bus, &mut had, off, isv::LOSS_SLOW, totals.weighted_ce, SLOW_RATE);
+        take(&bus, &mut had, off, isv::GRAD_NORM_EMA, norm, RATE);
+        take(&bus, &mut had, off, isv::CLIP_EMA, norm, RATE);
+        take(&bus, &mut had, off, isv::TD_EMA, totals.td_mean, RATE);
+        take(&bus, &mut had, off, isv::TD_VAR_EMA, totals.td_var, RATE);
+        take(&bus, &mut had, off, isv::Q_MEAN_EMA, totals.q_mean, RATE);
+        take(&bus, &mut had, off, isv::Q_VAR_EMA, totals.q_variance, RATE);
+        take(&bus, &mut had, off, isv::REWARD_EMA, totals.reward_mean, RATE);
+        take(&bus, &mut had, off, isv::REWARD_VAR_EMA, totals.reward_var, RATE);
+        take(&bus, &mut had, off, isv::CQL_EMA, totals.cql, RATE);
         if !iqn_loss.is_empty() && scalars.get(learner::IQN).gate & UpdateScalars::GATED == 0 {
             let loss = iqn_loss.get(0) as f64;
             let [ema, first] = if had >> isv::IQN_READINESS & 1 != 0 { iqn_averages.load(0) } else { [loss, loss] };
@@ -111,6 +107,15 @@ pub fn isv_update(
         bus.set(isv::SKIPPED_UPDATES, bus.get(isv::SKIPPED_UPDATES) + 1.0);
     }
     bus.set(isv::HEALTH, health(n_skipped, bus.get(isv::LOSS_EMA), bus.get(isv::LOSS_SLOW)));
+}
+
+/// Takes a sample into an average, unless that is off or the sample is no finite number; `had` are the averages with a sample.
+#[inline(always)]
+fn take(bus: &GlobalSliceMut<f32>, had: &mut u64, off: u64, entry: usize, sample: f32, rate: f32) {
+    if sample.is_finite() && off >> entry & 1 == 0 {
+        bus.set(entry, averaged(bus.get(entry), sample, rate, *had >> entry & 1 != 0));
+        *had |= 1 << entry;
+    }
 }
 
 /// Puts the step into the record of skipped ones, and the one of 1,000 steps ago out; how many it then holds.

@@ -26,7 +26,7 @@ const READBACK_WORDS: usize = size_of::<Readback>() / 4;
 ///
 /// Shapes: totals \[1\]; scalars `[L]` of [`gate_step`](crate::gate::gate_step()), of which it reads theta's; counters \[1\]; bus \[64\];
 /// flags \[7\]; readback \[1\], on the device, whose `causal_mean_sens` is `maintenance`'s and whose Q statistics change when rng_step
-/// mod `stats_every` = 0. The pages hold one element each. Launch: [`publish_shape`].
+/// mod `stats_every` = 0, and never if that is 0. The pages hold one element each. Launch: [`publish_shape`].
 ///
 /// # Safety
 /// The four pages point to one element each. While the kernel runs nothing else writes them, but for the host, by whole fields, the

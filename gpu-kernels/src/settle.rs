@@ -31,8 +31,8 @@ pub const fn settle_heads_shape() -> LaunchShape {
 /// the rescaled layers; a gated step changes nothing, and what is no finite number is not taken over.
 ///
 /// Shapes: gate \[1\], not 0 when the step is gated; iql, select_rate, denoise_loss, cvar_loss \[1\], or \[0\] for a learner that is off;
-/// popart \[1\]; high, low last layers, 128 weights first and the bias last, or empty with iql; bus \[64\]; seeded \[1\]. Launch:
-/// [`settle_heads_shape`].
+/// popart \[1\], and high, low last layers, 128 weights first and the bias last: all three empty without PopArt; bus \[64\]; seeded \[1\].
+/// Launch: [`settle_heads_shape`].
 #[kernel(max_threads = 64)]
 pub fn settle_heads(
     gate: GlobalSlice<u32>,
@@ -53,12 +53,12 @@ pub fn settle_heads(
     }
     if !iql.is_empty() {
         let found = iql.get(0);
-        let is_number = found.shrink.is_finite() && found.shift.is_finite();
-        if is_number {
+        let rescales = !popart.is_empty() && found.shrink.is_finite() && found.shift.is_finite();
+        if rescales {
             rescale(if thread < N_VECTORS { &high } else { &low }, thread % N_VECTORS, &found);
         }
         if thread == 0 {
-            if is_number {
+            if rescales {
                 popart.set(0, found.popart);
                 bus.set(isv::POPART_MEAN, found.popart.mean as f32);
                 bus.set(isv::POPART_STD, found.std);

@@ -12,8 +12,8 @@
 //! constant in the gradient, which is multiplied by `scale`.
 //!
 //! Three launches for all matrices of both networks, the step's grid being (blocks of a matrix, matrices): first the online
-//! network's in the table's order, then the target's, which lie at the same offsets. Sums run in a fixed order, one for blocks of
-//! 256 threads and another for blocks of one, as the CPU has them. u enters only
+//! network's in the table's order, then the target's, which lie at the same offsets; the first alone where there is no target.
+//! Sums run in a fixed order, one for blocks of 256 threads and another for blocks of one, as the CPU has them. u enters only
 //! through its direction, so the start vector need not be normalised.
 
 mod alone;
@@ -57,24 +57,24 @@ pub const fn spectral_scale_shape(sizes: &SpectralSizes, lanes: u32) -> LaunchSh
 
 const fn shape(sizes: &SpectralSizes, n_blocks: usize, lanes: u32) -> LaunchShape {
     let n_threads = lanes::block_threads(N_THREADS, lanes);
-    LaunchShape::new(Dim3::new(n_blocks as u32, 2 * sizes.n_matrices as u32, 1), Dim3::new(n_threads, 1, 1))
+    LaunchShape::new(Dim3::new(n_blocks as u32, sizes.n_scales() as u32, 1), Dim3::new(n_threads, 1, 1))
 }
 
 /// Start vectors: element i of each network's u is a standard normal, element i of stream `SPECTRAL` at rng_step 0. Shapes: u
-/// `[2 u_len]`, online then target. Launch: [`philox_shape`](crate::philox::philox_shape) of its length.
+/// `[networks, u_len]`, online then target. Launch: [`philox_shape`](crate::philox::philox_shape) of its length.
 #[kernel]
-pub fn spectral_start(u: GlobalSliceMut<f32>, seed: [u32; 2]) {
-    let index = thread::index_1d() as usize;
-    if index < u.len() {
-        u.set(index, philox::normal(seed, stream::SPECTRAL, 0, (index % (u.len() / 2)) as u32));
+pub fn spectral_start(u: GlobalSliceMut<f32>, u_len: u32, seed: [u32; 2]) {
+    let index = thread::index_1d();
+    if (index as usize) < u.len() {
+        u.set(index as usize, philox::normal(seed, stream::SPECTRAL, 0, index % u_len));
     }
 }
 
 /// First launch: W^T u over each slab of 32 rows.
 ///
-/// Shapes: params, target, the flat parameters of both networks; matrices, the table; u `[2 u_len]`; partials
-/// [[`SpectralSizes::partials_len`]], `[2 n_matrices, slabs, cols]`. Launch: [`spectral_slabs_shape`]. With `enabled` 0 it does
-/// nothing.
+/// Shapes: params, target, the flat parameters of both networks, the second empty without a target; matrices, the table; u
+/// `[networks, u_len]`; partials [[`SpectralSizes::partials_len`]], `[2 n_matrices, slabs, cols]` whether there is a target or not.
+/// Launch: [`spectral_slabs_shape`]. With `enabled` 0 it does nothing.
 #[kernel(cooperative, max_threads = 256)]
 pub fn spectral_columns(
     params: GlobalSlice<f32>,
@@ -85,7 +85,7 @@ pub fn spectral_columns(
     enabled: u32,
 ) {
     let lower_sums = shared_slice![f32; HALF * VECTOR];
-    let place = Place::here(&matrices, u.len() / 2);
+    let place = Place::here(&matrices, u.len());
     let first_row = thread::block_idx_x() as usize * SLAB;
     // The whole block takes the same way here.
     if enabled == 0 || first_row >= place.n_rows {
@@ -125,7 +125,8 @@ pub fn spectral_columns(
 
 /// Second launch: v from the slabs' sums, then W v, 32 rows a block, four a warp.
 ///
-/// Shapes: as [`spectral_columns()`] has them; products `[2 u_len]`, W v of each matrix. Launch: [`spectral_slabs_shape`].
+/// Shapes: as [`spectral_columns()`] has them; products `[networks, u_len]`, W v of each matrix. Launch:
+/// [`spectral_slabs_shape`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn spectral_rows(
     params: GlobalSlice<f32>,
@@ -137,7 +138,7 @@ pub fn spectral_rows(
 ) {
     let v = shared_slice![f32; MAX_WIDTH];
     let warp_sums = shared_slice![f32; N_WARPS];
-    let place = Place::here(&matrices, products.len() / 2);
+    let place = Place::here(&matrices, products.len());
     let first_row = thread::block_idx_x() as usize * SLAB;
     // The whole block takes the same way here.
     if enabled == 0 || first_row >= place.n_rows {
@@ -189,8 +190,9 @@ pub fn spectral_rows(
 /// Third launch: u', sigma, the scale, and the scaled operands.
 ///
 /// A matrix whose product is not finite keeps its u and has scale 1: the step's loss will tell.
-/// Shapes: as [`spectral_rows()`] has them; scales `[2 n_matrices]`; shadow, target_shadow, operands of both networks at the parameters'
-/// offsets, of which it writes the matrices'. With `enabled` 0 the scales are 1 and u stays. Launch: [`spectral_scale_shape`].
+/// Shapes: as [`spectral_rows()`] has them; scales `[networks, n_matrices]`; shadow, target_shadow, operands of both networks at the
+/// parameters' offsets, of which it writes the matrices'. With `enabled` 0 the scales are 1 and u stays. Launch:
+/// [`spectral_scale_shape`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn spectral_scale(
     params: GlobalSlice<f32>,
@@ -207,7 +209,7 @@ pub fn spectral_scale(
 ) {
     let warp_sums = shared_slice![f32; N_WARPS];
     let warp_dots = shared_slice![f32; N_WARPS];
-    let place = Place::here(&matrices, u.len() / 2);
+    let place = Place::here(&matrices, u.len());
     let n = place.n_rows * place.n_cols;
     let first = thread::block_idx_x() as usize * TILE;
     // The whole block takes the same way here.
@@ -259,7 +261,7 @@ pub fn spectral_scale(
 
 /// The matrix that this block works on.
 struct Place {
-    /// Number in both networks' list.
+    /// Number in the list of all networks' matrices.
     number: usize,
     of_target: bool,
     offset: usize,
@@ -271,7 +273,7 @@ struct Place {
 
 impl Place {
     #[inline(always)]
-    fn here(matrices: &GlobalSlice<SpectralMatrix>, u_len: usize) -> Self {
+    fn here(matrices: &GlobalSlice<SpectralMatrix>, all_u_len: usize) -> Self {
         let number = thread::block_idx_y() as usize;
         let of_target = number >= matrices.len();
         let matrix = matrices.get(if of_target { number - matrices.len() } else { number });
@@ -281,7 +283,7 @@ impl Place {
             offset: matrix.offset as usize,
             n_rows: matrix.n_rows as usize,
             n_cols: matrix.n_cols as usize,
-            u_start: matrix.u_offset as usize + if of_target { u_len } else { 0 },
+            u_start: matrix.u_offset as usize + if of_target { all_u_len / 2 } else { 0 },
         }
     }
 

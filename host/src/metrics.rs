@@ -25,15 +25,15 @@ pub struct EpochMetrics {
     /// Norm of the gradient before clipping at the epoch's last step.
     #[serde(with = "finite")]
     pub grad_norm: f64,
-    /// Q of the latest batch that was measured.
-    pub q: QMetrics,
+    /// Q of the latest batch that was measured; none before the fold's first, and without `learners.q_statistics`.
+    pub q: Option<QMetrics>,
     /// Mean causal sensitivity over the features.
     #[serde(with = "finite")]
     pub causal_mean: f64,
     /// Discount of one bar.
     pub gamma: f64,
-    /// Rate of the target network.
-    pub tau: f64,
+    /// Rate of the target network; none without `learners.target_ema`.
+    pub tau: Option<f64>,
     /// Exploration rate.
     pub epsilon: f64,
     /// Cap on the position, of equity.
@@ -154,7 +154,8 @@ mod tests {
 
     fn whole() -> EpochMetrics {
         let validation = Some(ValidationMetrics { sharpe: 0.1 + 0.2, trades: 21, ..Default::default() });
-        EpochMetrics { train_sharpe: Some(1.0 / 3.0), validation, ..Default::default() }
+        let q = Some(QMetrics { mean: -1.5, ..Default::default() });
+        EpochMetrics { q, tau: Some(0.01), train_sharpe: Some(1.0 / 3.0), validation, ..Default::default() }
     }
 
     #[test]

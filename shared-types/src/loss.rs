@@ -16,11 +16,11 @@ pub struct LossTotals {
     pub td_var: f32,
     /// Mean of the squared gap between the target's mean and Q, not weighted.
     pub mse: f32,
-    /// The CQL term, without its factor.
+    /// The CQL term, without its factor; 0 without CQL.
     pub cql: f32,
     /// J.
     pub objective: f32,
-    /// Mean of Q over batch, branches and actions.
+    /// Mean of Q over batch, branches and actions; as the next four 0 without statistics of Q.
     pub q_mean: f32,
     /// Least Q.
     pub q_min: f32,

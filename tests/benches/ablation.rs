@@ -127,8 +127,8 @@ fn variants() -> Vec<Variant> {
         };
     }
     let mut variants = vec![Variant { name: WHOLE.to_owned(), change: |_| {} }];
-    variants.extend(without!(temporal attention iqn iql selectivity denoise risk her vaccine cql));
-    variants.extend(without!(film spectral depth selection spacing adaptive_clip causal));
+    variants.extend(without!(temporal attention iqn iql popart selectivity denoise risk her vaccine cql));
+    variants.extend(without!(film spectral depth selection spacing adaptive_clip causal q_statistics target_ema));
     variants.push(Variant { name: "pruned to 0.5".to_owned(), change: |config| config.prune.final_sparsity = 0.5 });
     let core: fn(&mut Config) = |config| {
         let (temporal, attention, iqn, iql, selectivity) = (false, false, false, false, false);

@@ -12,7 +12,7 @@
 //! d_{a,k} = \[a = a_b\] w_i / (4 B) (p_k sum_j m_j - m_k) + alpha_cql / (4 B) (pi_a - \[a = a_b\]) p_k (z_k - Q_a)
 //!
 //! with pi = softmax of Q over actions, since dQ / dlogit_k = p_k (z_k - Q). Through the dueling sum, dV_k = sum_a d_{a,k} and
-//! dA_{a,k} = d_{a,k} - mean_a d_{a,k}.
+//! dA_{a,k} = d_{a,k} - mean_a d_{a,k}. Without CQL its terms are left out, and CQL_i is 0.
 //!
 //! ln p = logit - greatest - ln sum exp(logit - greatest): no probability is clamped, and logits of +-80 lose nothing.
 //!
@@ -36,7 +36,7 @@ pub mod row_loss {
     pub const TD: usize = 1;
     /// gap_i squared.
     pub const SQUARED_GAP: usize = 2;
-    /// CQL_i, without alpha_cql.
+    /// CQL_i, without alpha_cql; 0 without CQL.
     pub const CQL: usize = 3;
     /// Columns.
     pub const N: usize = 4;
@@ -46,7 +46,7 @@ pub mod row_loss {
 ///
 /// heads are the online net's at s; columns of no group are read and not used, and their gradient is 0. Shapes: heads, dheads
 /// (operands) `[B, stride]`; actions, weights `[B]`; targets `[B, 4, K]`; atoms `[4, K]`; row_losses `[B, 4]`, see [`row_loss`]; q
-/// `[B, 13]`. Launch: [`lanes::row_shape`] (B, lanes).
+/// `[B, 13]`. With `cql` 0 there is no CQL, whatever `alpha_cql`. Launch: [`lanes::row_shape`] (B, lanes).
 #[kernel(cooperative, max_threads = 256)]
 pub fn c51_loss(
     heads: GlobalSlice<f32>,
@@ -55,6 +55,7 @@ pub fn c51_loss(
     weights: GlobalSlice<f32>,
     atoms: GlobalSlice<f32>,
     columns: HeadColumns,
+    cql: u32,
     alpha_cql: f32,
     dheads: GlobalSliceMut<u16>,
     row_losses: GlobalSliceMut<f32>,
@@ -77,7 +78,8 @@ pub fn c51_loss(
         weighted: weight / (N_BRANCHES * n_rows) as f32,
         conservative: alpha_cql / (N_BRANCHES * n_rows) as f32,
     };
-    let outputs = by_lanes!(row_losses_and_gradient(&of_row, staged));
+    // The whole launch takes the same way here.
+    let outputs = if cql != 0 { by_lanes!(with_cql(&of_row, staged)) } else { by_lanes!(without_cql(&of_row, staged)) };
     if thread::thread_idx_x() == 0 {
         let [ce, kl, gap, cql] = outputs.means;
         row_losses.store(row_loss::N * row, [weight * ce, kl, gap * gap, cql]);
@@ -149,17 +151,27 @@ struct Sums<const SLOTS: usize> {
 }
 
 #[inline(always)]
-fn row_losses_and_gradient<const LANES: usize, const SLOTS: usize>(
+fn with_cql<const LANES: usize, const SLOTS: usize>(inputs: &RowInputs, staged: SharedSlice<f32>) -> RowOutputs {
+    row_losses_and_gradient::<LANES, SLOTS, true>(inputs, staged)
+}
+
+#[inline(always)]
+fn without_cql<const LANES: usize, const SLOTS: usize>(inputs: &RowInputs, staged: SharedSlice<f32>) -> RowOutputs {
+    row_losses_and_gradient::<LANES, SLOTS, false>(inputs, staged)
+}
+
+#[inline(always)]
+fn row_losses_and_gradient<const LANES: usize, const SLOTS: usize, const CQL: bool>(
     inputs: &RowInputs,
     staged: SharedSlice<f32>,
 ) -> RowOutputs {
     let slots = Slots::<LANES, SLOTS>::new(inputs.columns.n_atoms as usize);
     let mut sums = Sums { ce: [0.0; SLOTS], kl: [0.0; SLOTS], target_mean: [0.0; SLOTS], q_taken: 0.0, cql: 0.0 };
     let q = (
-        branch(&slots, 0, inputs, &staged, &mut sums),
-        branch(&slots, 1, inputs, &staged, &mut sums),
-        branch(&slots, 2, inputs, &staged, &mut sums),
-        branch(&slots, 3, inputs, &staged, &mut sums),
+        branch::<LANES, SLOTS, 4, CQL>(&slots, 0, inputs, &staged, &mut sums),
+        branch::<LANES, SLOTS, 3, CQL>(&slots, 1, inputs, &staged, &mut sums),
+        branch::<LANES, SLOTS, 3, CQL>(&slots, 2, inputs, &staged, &mut sums),
+        branch::<LANES, SLOTS, 3, CQL>(&slots, 3, inputs, &staged, &mut sums),
     );
     let [ce, kl, target_mean] = slots.sums(&[sums.ce, sums.kl, sums.target_mean]);
     let means = [ce, kl, target_mean - sums.q_taken, sums.cql].map(|sum| sum * (1.0 / N_BRANCHES as f32));
@@ -168,7 +180,7 @@ fn row_losses_and_gradient<const LANES: usize, const SLOTS: usize>(
 
 /// Adds a branch to the sums, puts its gradient in the place of its outputs, and gives its Q.
 #[inline(always)]
-fn branch<const LANES: usize, const SLOTS: usize, const N: usize>(
+fn branch<const LANES: usize, const SLOTS: usize, const N: usize, const CQL: bool>(
     slots: &Slots<LANES, SLOTS>,
     branch: usize,
     inputs: &RowInputs,
@@ -192,19 +204,25 @@ fn branch<const LANES: usize, const SLOTS: usize, const N: usize>(
     }
     sums.q_taken += of_taken.q;
 
-    let policy = Policy::of(&d.q);
-    sums.cql += policy.log_sum_exp_less(of_taken.q);
+    let is_taken = |action: usize| if action == taken { 1.0 } else { 0.0 };
+    let mut by_q = [0.0; N];
+    if CQL {
+        let policy = Policy::of(&d.q);
+        sums.cql += policy.log_sum_exp_less(of_taken.q);
+        for action in 0..N {
+            by_q[action] = inputs.conservative * (policy.probabilities[action] - is_taken(action));
+        }
+    }
 
     let [target_mass] = slots.sums(&[target]);
     let mut pull = [[0.0; SLOTS]; N];
     let mut all = [0.0; SLOTS];
     for action in 0..N {
-        let is_taken = if action == taken { 1.0 } else { 0.0 };
-        let by_q = inputs.conservative * (policy.probabilities[action] - is_taken);
-        let by_target = inputs.weighted * is_taken;
+        let by_target = inputs.weighted * is_taken(action);
         for slot in 0..SLOTS {
             let p = d.weights[action][slot] * d.share[action];
-            let by_logit = by_q * p * (d.z[slot] - d.q[action]) + by_target * (p * target_mass - target[slot]);
+            let by_target = by_target * (p * target_mass - target[slot]);
+            let by_logit = if CQL { by_q[action] * p * (d.z[slot] - d.q[action]) + by_target } else { by_target };
             pull[action][slot] = by_logit;
             all[slot] += by_logit;
         }

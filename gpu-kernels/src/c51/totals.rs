@@ -53,8 +53,8 @@ pub const fn loss_totals_shape(lanes: u32) -> LaunchShape {
 
 /// First stage: each block's sums over its stretch of rows.
 ///
-/// Shapes: row_losses `[B, 4]`, q `[B, 13]`, rewards `[B]`, partials [[`loss_partials_len`] (B)]. Launch:
-/// [`loss_partials_shape`].
+/// Shapes: row_losses `[B, 4]`; q `[B, 13]`, or `[0]` without statistics of Q, which are then 0; rewards `[B]`; partials
+/// [[`loss_partials_len`] (B)]. Launch: [`loss_partials_shape`].
 #[kernel(cooperative, max_threads = 256)]
 pub fn loss_partials(
     row_losses: GlobalSlice<f32>,
@@ -68,10 +68,12 @@ pub fn loss_partials(
     let stretch = (rewards.len() as u32).div_ceil(n_blocks as u32) as usize;
     let end = rewards.len().min((block + 1) * stretch);
     let mut sums = [0.0; N_SUMS];
-    let (mut q_min, mut q_max) = (f32::INFINITY, f32::NEG_INFINITY);
+    // The whole launch takes the same way here.
+    let has_q = !q.is_empty();
+    let (mut q_min, mut q_max) = if has_q { (f32::INFINITY, f32::NEG_INFINITY) } else { (0.0, 0.0) };
     let mut row = block * stretch + thread;
     while row < end {
-        let of_row = QSums::of(&q.sub(row * N_ACTIONS..(row + 1) * N_ACTIONS));
+        let of_row = if has_q { QSums::of(&q.sub(row * N_ACTIONS..(row + 1) * N_ACTIONS)) } else { QSums::default() };
         let terms = sum_terms(row_losses.load(row_loss::N * row), &of_row, rewards.get(row));
         for part in 0..N_SUMS {
             sums[part] += terms[part];
@@ -167,6 +169,7 @@ fn combine(part: usize, a: f64, b: f64) -> f64 {
 }
 
 /// What a row's Q add up to.
+#[derive(Default)]
 struct QSums {
     sum: f64,
     squares: f64,

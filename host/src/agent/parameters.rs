@@ -29,7 +29,7 @@ pub struct Parameters {
     pub layout: Arc<Layout>,
     /// The online network and all heads.
     pub online: Weights,
-    /// The target network: theta, attention, IQN's head.
+    /// The target network: theta, attention, IQN's head; empty without a target's moving average.
     pub target: Weights,
     /// Adam's first moments.
     pub first_moments: Buffer<f32>,
@@ -41,9 +41,10 @@ pub struct Parameters {
 
 impl Parameters {
     /// Takes the memory; [`restart`](Self::restart) gives it values.
-    pub fn new(device: &Device, sizes: Sizes, precision: Precision) -> Result<Self, DeviceError> {
+    pub fn new(device: &Device, sizes: Sizes, precision: Precision, has_target: bool) -> Result<Self, DeviceError> {
         let layout = Arc::new(Layout::new(&sizes));
-        let (n, n_target) = (layout.n_elements(), layout.target().end);
+        let n = layout.n_elements();
+        let n_target = if has_target { layout.target().end } else { 0 };
         let weights = |n: usize| -> Result<Weights, DeviceError> {
             Ok(Weights { flat: device.alloc_zeroed(n)?, shadow: device.alloc_zeroed(n * precision.words())? })
         };
@@ -59,11 +60,16 @@ impl Parameters {
         })
     }
 
+    /// What targets come from: the target network, or the online one where there is no other.
+    pub fn bootstrapped(&self) -> &Weights {
+        if self.target.flat.is_empty() { &self.online } else { &self.target }
+    }
+
     /// Initial values in place; the target equals the online network. The trunk's operands still lack their spectral norms.
     pub fn restart(&self, seed: [u32; 2]) -> Result<(), DeviceError> {
         let values = initial_values(&self.layout, seed);
         self.online.flat.write(&values)?;
-        self.target.flat.write(&values[self.layout.target()])?;
+        self.target.flat.write(&values[..self.target.flat.len()])?;
         for buffer in [&self.first_moments, &self.second_moments, &self.gradient] {
             buffer.zero()?;
         }

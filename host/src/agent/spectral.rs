@@ -15,10 +15,12 @@ use crate::market::Step;
 
 /// State of the power iterations.
 pub struct SpectralNorm {
-    /// Left vectors of all matrices, of the online network, then of the target.
+    /// Left vectors of all matrices, of the online network, then of the target unless there is none.
     pub u: Buffer<f32>,
-    /// 1 / max(1, sigma / sigma_max) of each matrix, of the online network, then of the target.
+    /// 1 / max(1, sigma / sigma_max) of each matrix, of the online network, then of the target unless there is none.
     pub scales: Buffer<f32>,
+    /// Networks that have them.
+    pub n_networks: usize,
     table: Buffer<SpectralMatrix>,
     partials: Buffer<f32>,
     products: Buffer<f32>,
@@ -40,14 +42,16 @@ impl SpectralNorm {
             table.push(SpectralMatrix { offset: tensor.offset as u32, n_rows, n_cols, u_offset });
             u_offset += n_rows;
         }
-        let sizes = SpectralSizes::of(&table);
+        let n_networks = if parameters.target.flat.is_empty() { 1 } else { 2 };
+        let sizes = SpectralSizes::of(&table, n_networks);
         let n_elements = table.iter().map(|matrix| (matrix.n_rows * matrix.n_cols) as usize).sum();
         Ok(Self {
-            u: device.alloc_zeroed(2 * sizes.u_len)?,
-            scales: device.alloc_zeroed(2 * table.len())?,
+            u: device.alloc_zeroed(sizes.all_u_len())?,
+            scales: device.alloc_zeroed(sizes.n_scales())?,
+            n_networks,
             table: device.upload(&table)?,
             partials: device.alloc_zeroed(sizes.partials_len())?,
-            products: device.alloc_zeroed(2 * sizes.u_len)?,
+            products: device.alloc_zeroed(sizes.all_u_len())?,
             sizes,
             n_elements,
             sigma_max,
@@ -91,17 +95,20 @@ impl SpectralNorm {
         );
         let (weights, operands) = (size_of::<f32>() * self.n_elements, size_of::<u16>() * self.n_elements);
         let iterated = if self.enabled { weights } else { 0 };
-        let of_matrices = |launch: Launch, bytes: usize| launch.moves("params", bytes).moves("target", bytes);
+        let of_target = |bytes: usize| if self.n_networks == 2 { bytes } else { 0 };
+        let of_matrices =
+            |launch: Launch, bytes: usize| launch.moves("params", bytes).moves("target", of_target(bytes));
         let (columns, rows) = (of_matrices(columns, iterated), of_matrices(rows, iterated));
         let shadows = operands * parameters.precision.words();
-        let scale = of_matrices(scale, weights).moves("shadow", shadows).moves("target_shadow", shadows);
+        let scale = of_matrices(scale, weights).moves("shadow", shadows).moves("target_shadow", of_target(shadows));
         let slabs = spectral_slabs_shape(&self.sizes, self.lanes);
         vec![(slabs, columns), (slabs, rows), (spectral_scale_shape(&self.sizes, self.lanes), scale)]
     }
 
     /// Start vectors and the iterations on the initial weights.
     pub fn start(&self, parameters: &Parameters, seed: [u32; 2]) -> Vec<Step> {
-        let mut steps = vec![(philox_shape(self.u.len()), spectral_start::launch(self.u.view_mut(), seed))];
+        let start = spectral_start::launch(self.u.view_mut(), self.sizes.u_len as u32, seed);
+        let mut steps = vec![(philox_shape(self.u.len()), start)];
         (0..N_START_ITERATIONS).for_each(|_| steps.extend(self.iterate(parameters)));
         steps
     }

@@ -57,7 +57,7 @@ impl Agent {
     /// Takes the memory that `config` asks for; [`restart`](Self::restart) gives it values.
     pub fn new(device: &Device, config: &Config) -> Result<Self, DeviceError> {
         let sizes = Sizes::of(config);
-        let parameters = Parameters::new(device, sizes, config.precision)?;
+        let parameters = Parameters::new(device, sizes, config.precision, config.learners.target_ema)?;
         let spectral = SpectralNorm::new(device, &parameters, config.sigma_max as f32, config.learners.spectral)?;
         let depth = |block| if config.learners.depth { depth_keep(block, config.depth_keep_last as f32) } else { 1.0 };
         let keep = StepScalars { depth_mask: std::array::from_fn(depth), ..StepScalars::zeroed() };

@@ -102,14 +102,15 @@ impl ValueHeads {
         })
     }
 
-    /// The launches behind `pass`, whose h and whose `q` of all actions are held constant. `losses` \[2\].
+    /// The launches behind `pass`, whose h and whose `q` of all actions are held constant. `popart` \[1\], or \[0\] without it;
+    /// `losses` \[2\].
     pub fn launches(
         &self,
         pass: &Pass,
         q: &Buffer<f32>,
         actions: &Buffer<[u8; N_BRANCHES]>,
         parameters: &Parameters,
-        popart: &Buffer<PopArt>,
+        popart: Part<'_, PopArt>,
         losses: Part<'_, f32>,
     ) -> Vec<Step> {
         let (flat, gradient, h) = (&parameters.online.flat, &parameters.gradient, || pass.branch_in_slots(0..1));

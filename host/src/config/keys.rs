@@ -280,12 +280,14 @@ keys! {
         selection: bool = [true; 3], Range::Switch, "-";
         /// Spacing of the atoms that follows the returns.
         spacing: bool = [true; 3], Range::Switch, "-";
-        /// Conservative Q-learning.
+        /// Conservative Q-learning. Off, entry 14 of the internal state vector stays 0.
         cql: bool = [true; 3], Range::Switch, "-";
         /// Implicit quantile head.
         iqn: bool = [false; 3], Range::Switch, "-";
         /// Implicit Q-learning, and the modulation of TD errors by its advantage.
         iql: bool = [false; 3], Range::Switch, "-";
+        /// PopArt on IQL's heads; without `learners.iql` it does nothing. Off, the heads learn plain Q: mean 0 and deviation 1 throughout.
+        popart: bool = [true; 3], Range::Switch, "-";
         /// Hindsight experience replay, its term in the reward included.
         her: bool = [true; 3], Range::Switch, "-";
         /// Selectivity.
@@ -294,6 +296,13 @@ keys! {
         denoise: bool = [false; 3], Range::Switch, "-";
         /// Movement of the CVaR level.
         risk: bool = [false; 3], Range::Switch, "-";
+        /// Statistics of Q. Off, `q` is null in the metrics, and entries 5 and 6 of the internal state vector, which modulate the trunk,
+        /// stay 0.
+        q_statistics: bool = [true; 3], Range::Switch, "-";
+        /// The target network as a moving average of the online one. Off, there is no target network: targets come from the online
+        /// parameters as the step begins, with keep probabilities in place of stochastic depth. For ablations: nothing then keeps
+        /// the targets from running after the values.
+        target_ema: bool = [true; 3], Range::Switch, "-";
         /// Pruning, if `prune.final` is above 0.
         pruning: bool = [true; 3], Range::Switch, "-";
         /// Gradient vaccine.

@@ -81,8 +81,8 @@ impl Config {
         let parts = [
             ("replay ring", self.ring_bytes()),
             ("priorities", self.priority_bytes()),
-            // Weights, gradient, two moments, gradient snapshot, pruning mask, target; and the operands of weights and target.
-            ("parameters", parameters * (7 * F32 + 2 * self.operand_bytes())),
+            // Weights, gradient, two moments, gradient snapshot, pruning mask, and the operands of the weights; target and its operands.
+            ("parameters", parameters * (6 * F32 + self.operand_bytes()) + self.target_bytes(parameters)),
             ("batch", self.batch * (2 * self.state_stride() * F32 + 64)),
             // One pass of the step is differentiated, so that each of its values has a gradient beside it; the passes of online
             // and target network on the next states keep values alone.
@@ -146,6 +146,10 @@ impl Config {
         let iql = 2 * (dense(IQL_HIDDEN, h) + dense(1, IQL_HIDDEN));
         let others = dense(1, h) + dense(BOTTLENECK, N_FEATURES) + dense(N_FEATURES, BOTTLENECK);
         temporal + trunk + branches + attention + iqn + iql + others
+    }
+
+    fn target_bytes(&self, n_parameters: usize) -> usize {
+        if self.learners.target_ema { n_parameters * (F32 + self.operand_bytes()) } else { 0 }
     }
 
     /// What one row leaves behind on its way through the network.

@@ -277,6 +277,11 @@ fn memory_is_the_sum_of_its_parts() {
     blind.learners.causal = false;
     let less = estimate.total_bytes - blind.memory_estimate(200_000).total_bytes;
     assert!(less > 25 * 256 * (448 + 3 * 512) * 4, "{less}");
+    // theta' as f32, and its operands as bf16.
+    let mut without_target = full.clone();
+    without_target.learners.target_ema = false;
+    let less = estimate.total_bytes - without_target.memory_estimate(200_000).total_bytes;
+    assert_eq!(less, full.n_parameters() as u64 * 6);
     let half = Config { capacity: full.capacity / 2, ..full };
     assert!(half.memory_estimate(200_000).total_bytes < estimate.total_bytes);
 }

@@ -5,12 +5,13 @@ use cuda_std::launch::Launch;
 use gpu_kernels::adamw::{adamw, adamw_shape};
 use gpu_kernels::isv::{isv_update, isv_update_shape};
 use gpu_kernels::settle::{RiskParams, settle_heads, settle_heads_shape};
-use shared_types::learner;
 use shared_types::nan_flags::PRIORITY;
+use shared_types::{isv, learner};
 
 use super::adam_grad::learners_on;
 use super::chunks::sweep_writes_operand;
 use super::{LEARNER_GROUPS, StepParts};
+use crate::agent::Learners;
 use crate::agent::layout::{Group, Tensor};
 use crate::agent::value_heads::last_layers;
 use crate::market::Step;
@@ -35,7 +36,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         p.precision,
     );
     let sweep = with_bytes(parts, sweep);
-    let isv = isv_update::launch(
+    let averages = isv_update::launch(
         memory.totals.view(),
         memory.update.view(),
         memory.vaccine.view(),
@@ -50,10 +51,17 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
         agent.bus.view_mut(),
         agent.seeded.view_mut(),
         agent.skipped.view_mut(),
+        averages_off(&agent.learners),
     );
     let mut steps: Vec<Step> = settle(parts).into_iter().collect();
-    steps.extend([(adamw_shape(p.online.flat.len(), parts.device.row_lanes()), sweep), (isv_update_shape(), isv)]);
+    steps.extend([(adamw_shape(p.online.flat.len(), parts.device.row_lanes()), sweep), (isv_update_shape(), averages)]);
     steps
+}
+
+/// A bit for each average of the losses' totals whose learner is off.
+fn averages_off(on: &Learners) -> u64 {
+    let switches = [(isv::CQL_EMA, on.cql), (isv::Q_MEAN_EMA, on.q_statistics), (isv::Q_VAR_EMA, on.q_statistics)];
+    switches.into_iter().fold(0, |bits, (entry, on)| bits | u64::from(!on) << entry)
 }
 
 /// The sweep with what it moves where nothing is gated: of the learners that are on, gradients, and parameters and moments in place.
@@ -88,7 +96,8 @@ fn settle(parts: &StepParts<'_>) -> Option<Step> {
         return None;
     }
     let (flat, none) = (&agent.parameters.online.flat, || memory.no_floats.view());
-    let [high, low] = last_layers(&agent.parameters.layout).map(|range| if on.iql { range } else { 0..0 });
+    let has_popart = on.iql && on.popart;
+    let [high, low] = last_layers(&agent.parameters.layout).map(|range| if has_popart { range } else { 0..0 });
     let denoise_loss = memory.head_losses.slice(learner::DENOISE - 1..learner::DENOISE);
     let launch = settle_heads::launch(
         memory.gate.view(),
@@ -96,7 +105,7 @@ fn settle(parts: &StepParts<'_>) -> Option<Step> {
         memory.selectivity.as_ref().map_or_else(none, |learner| learner.rate.view()),
         if on.denoise { denoise_loss.view() } else { none() },
         memory.risk.as_ref().map_or_else(none, |learner| learner.loss.view()),
-        agent.popart.view_mut(),
+        agent.popart.slice(0..usize::from(has_popart)).view_mut(),
         flat.slice(high).view_mut(),
         flat.slice(low).view_mut(),
         agent.bus.view_mut(),

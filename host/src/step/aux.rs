@@ -10,5 +10,6 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let Some(heads) = &memory.value_heads else { return Vec::new() };
     // The first learner, theta, has no loss of its own.
     let losses = memory.head_losses.slice(learner::IQL_HIGH - 1..learner::IQL_LOW);
-    heads.launches(&memory.online, &memory.q, &memory.batch.actions, &agent.parameters, &agent.popart, losses)
+    let popart = agent.popart.slice(0..usize::from(agent.learners.popart));
+    heads.launches(&memory.online, &memory.q, &memory.batch.actions, &agent.parameters, popart, losses)
 }

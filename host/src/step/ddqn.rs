@@ -13,7 +13,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let (memory, lanes) = (parts.memory, parts.device.row_lanes());
     let mut steps = targets(parts, &parts.agent.scalars);
     let iqn = memory.iqn.iter();
-    steps.extend(iqn.flat_map(|iqn| iqn.forward_next(&memory.target_next, &parts.agent.parameters.target)));
+    steps.extend(iqn.flat_map(|iqn| iqn.forward_next(&memory.target_next, parts.agent.parameters.bootstrapped())));
     let flag = flag_non_finite::launch(memory.targets.view(), memory.flags.view_mut(), nan_flags::DDQN as u32);
     steps.push((flag_non_finite_shape(memory.targets.len(), lanes), flag));
     steps
@@ -33,7 +33,8 @@ pub(super) fn targets(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec
         memory.next_actions.view_mut(),
     );
     steps.push((row_shape(n, lanes), q));
-    steps.extend(memory.target_next.forward(&batch.next_states, &parameters.target, online, &agent.keep, bus));
+    let target = parameters.bootstrapped();
+    steps.extend(memory.target_next.forward(&batch.next_states, target, online, &agent.keep, bus));
     let targets = c51_targets::launch(
         memory.target_next.heads.view(),
         memory.next_actions.view(),

@@ -18,7 +18,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
     let mut steps = loss(parts, &agent.scalars);
     let partials = loss_partials::launch(
         memory.row_losses.view(),
-        memory.q.view(),
+        if agent.learners.q_statistics { memory.q.view() } else { memory.no_floats.view() },
         batch.rewards.view(),
         memory.loss_partials.view_mut(),
     );
@@ -46,6 +46,7 @@ pub(super) fn loss(parts: &StepParts<'_>, depth: &Buffer<StepScalars>) -> Vec<St
         batch.weights.view(),
         agent.atoms.view(),
         agent.columns(),
+        agent.learners.cql.into(),
         alpha_cql(parts),
         memory.backward.d_heads.view_mut(),
         memory.row_losses.view_mut(),

@@ -123,7 +123,7 @@ pub struct StepMemory {
     pub batch: Batch,
     /// Online pass on s'.
     pub online_next: Pass,
-    /// Target pass on s'.
+    /// Target pass on s'; of the online network where there is no target.
     pub target_next: Pass,
     /// Online pass on s.
     pub online: Pass,

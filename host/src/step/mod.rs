@@ -42,7 +42,7 @@ use crate::images::KERNELS;
 use crate::market::Step;
 
 /// Steps between statistics of Q and moves of the atoms.
-const STATS_EVERY: u32 = 50;
+pub const STATS_EVERY: u32 = 50;
 
 /// What a step is made of.
 pub struct StepParts<'a> {

@@ -23,7 +23,7 @@ pub(super) fn launches(parts: &StepParts<'_>) -> Vec<Step> {
             pages.counters.ptr_mut(),
             pages.isv.ptr_mut(),
             pages.readback.ptr_mut(),
-            STATS_EVERY,
+            if agent.learners.q_statistics { STATS_EVERY } else { 0 },
         )
     };
     steps.push((publish_shape(), publish));

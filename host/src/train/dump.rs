@@ -311,6 +311,8 @@ impl Dump {
         let memory = trainer.memory();
         if let Some(heads) = &memory.value_heads {
             self.value_heads(heads)?;
+        }
+        if memory.value_heads.is_some() && trainer.agent.learners.popart {
             for (when, popart) in [("before", before.popart), ("after", trainer.agent.popart.read()?[0])] {
                 fields!(self, format!("popart.{when}"), popart, [mean, square, seeded]);
             }
@@ -386,9 +388,10 @@ impl Dump {
         self.buffer("atoms", &[N_BRANCHES, self.atoms], &agent.atoms)?;
         self.values("spacing.before", &[N_BRANCHES, self.atoms - 1], &before.spacing)?;
         self.buffer("spacing.after", &[N_BRANCHES, self.atoms - 1], &agent.spacing)?;
-        let n_matrices = agent.spectral.scales.len() / 2;
-        self.buffer("spectral.scales", &[2, n_matrices], &agent.spectral.scales)?;
-        self.buffer("spectral.u", &[2, agent.spectral.u.len() / 2], &agent.spectral.u)?;
+        let spectral = &agent.spectral;
+        for (name, buffer) in [("spectral.scales", &spectral.scales), ("spectral.u", &spectral.u)] {
+            self.buffer(name, &[spectral.n_networks, buffer.len() / spectral.n_networks], buffer)?;
+        }
         fields!(
             self,
             "counters",

@@ -50,7 +50,7 @@ use crate::metrics::{EpochMetrics, EpochTimes, QMetrics, ValidationMetrics};
 use crate::progress::{Progress, Status};
 use crate::ranges::{Range, range};
 use crate::run::{Checkpoint, CheckpointId, CheckpointMeta, CheckpointWriter, MetricsLog, RunFolder};
-use crate::step::Published;
+use crate::step::{Published, STATS_EVERY};
 
 /// Trades that a checkpoint's validation must have for it to be chosen.
 const LEAST_TRADES: u64 = 20;
@@ -306,6 +306,8 @@ impl Run<'_> {
         let published = trainer.published().ok_or(TrainError::NothingPublished)?;
         let (readback, bus) = (published.readback, trainer.bus()?.entries);
         let entry = |index: usize| f64::from(bus[index]);
+        let on = &self.config.learners;
+        let has_q = on.q_statistics && published.step >= STATS_EVERY;
         Ok(EpochMetrics {
             fold: id.fold,
             epoch: id.epoch,
@@ -313,16 +315,16 @@ impl Run<'_> {
             loss: readback.total_loss.into(),
             mse: readback.mse_loss.into(),
             grad_norm: f64::from(readback.grad_norm_sq).sqrt(),
-            q: QMetrics {
+            q: has_q.then(|| QMetrics {
                 mean: readback.q_mean.into(),
                 min: readback.q_min.into(),
                 max: readback.q_max.into(),
                 variance: readback.q_variance.into(),
                 avg_max: readback.avg_max_q.into(),
-            },
+            }),
             causal_mean: readback.causal_mean_sens.into(),
             gamma: entry(isv::GAMMA),
-            tau: entry(isv::TAU),
+            tau: on.target_ema.then(|| entry(isv::TAU)),
             epsilon: entry(isv::EPSILON),
             kelly_cap: entry(isv::KELLY_CAP),
             health: entry(isv::HEALTH),

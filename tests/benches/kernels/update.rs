@@ -89,7 +89,7 @@ fn spectral(timer: &Timer, report: &mut Report) -> Result<(), Failure> {
             matrix
         })
         .collect();
-    let (sizes, n) = (SpectralSizes::of(&table), offset as usize);
+    let (sizes, n) = (SpectralSizes::of(&table, 2), offset as usize);
     let (table, partials) = (timer.upload(&table)?, timer.zeroed::<f32>(sizes.partials_len())?);
     let (online, target, u) = (timer.random(n)?, timer.random(n)?, timer.random(2 * sizes.u_len)?);
     let (products, scales) = (timer.zeroed::<f32>(2 * sizes.u_len)?, timer.zeroed::<f32>(2 * sizes.n_matrices)?);

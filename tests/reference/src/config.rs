@@ -201,14 +201,20 @@ pub struct Learners {
     pub cql: bool,
     /// IQN, its head and its part in the objective.
     pub iqn: bool,
-    /// IQL with PopArt, and the modulation of td errors by its advantage.
+    /// IQL, and the modulation of td errors by its advantage.
     pub iql: bool,
+    /// PopArt on IQL's heads: off, mu 0 and std 1.
+    pub popart: bool,
     /// Selectivity.
     pub selectivity: bool,
     /// Denoise, its bottleneck in u included.
     pub denoise: bool,
     /// Descent of risk_eta.
     pub risk: bool,
+    /// Statistics of Q.
+    pub q_statistics: bool,
+    /// The target network: off, targets come from the online parameters as the step begins.
+    pub target_ema: bool,
     /// Pruning.
     pub pruning: bool,
     /// Vaccine.
@@ -232,9 +238,12 @@ impl Learners {
         cql: false,
         iqn: false,
         iql: false,
+        popart: false,
         selectivity: false,
         denoise: false,
         risk: false,
+        q_statistics: false,
+        target_ema: true,
         pruning: false,
         vaccine: false,
         adaptive_clip: false,
@@ -252,9 +261,12 @@ impl Learners {
         cql: true,
         iqn: true,
         iql: true,
+        popart: true,
         selectivity: true,
         denoise: true,
         risk: true,
+        q_statistics: true,
+        target_ema: true,
         pruning: true,
         vaccine: true,
         adaptive_clip: true,

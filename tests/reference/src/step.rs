@@ -83,9 +83,10 @@ pub fn step(state: &mut State, batch: &Batch, draws: &Draws) -> Outputs {
     Outputs { gated, tau, spectra, next, at, first, aux, update, heads, causal, td_modulated, priorities }
 }
 
-/// One power iteration for each trunk matrix of the online or of the target network.
+/// One power iteration for each trunk matrix of the online network, or of what targets come from.
 fn power_iterations(config: &Config, before: &State, of_target: bool) -> Vec<PowerIteration> {
-    let (p, vectors) = if of_target { (&before.target, &before.target_u) } else { (&before.params, &before.online_u) };
+    let has_own = of_target && config.learners.target_ema;
+    let (p, vectors) = if has_own { (&before.target, &before.target_u) } else { (&before.params, &before.online_u) };
     let names = trunk_matrices(&config.sizes);
     names.iter().zip(vectors).map(|(name, u)| spectral::power_iteration(&p.matrix(name), u)).collect()
 }
@@ -158,15 +159,16 @@ impl NextState {
         let run = |p: &Tensors, context: &TrunkContext| {
             network::forward(config, p, &before.params, &batch.next_states, context, &before.atoms)
         };
+        let target_params = if config.learners.target_ema { &before.target } else { &before.params };
         let online = run(&before.params, &contexts.online);
-        let target = run(&before.target, &contexts.target);
+        let target = run(target_params, &contexts.target);
         let gamma = before.isv.entries[index::GAMMA];
         let discounts: Vec<f64> =
             batch.n_steps.iter().zip(&batch.dones).map(|(n, done)| double_dqn::discount(gamma, *n, *done)).collect();
         let (chooses, values) = (&online.distributions, &target.distributions);
         let targets = double_dqn::targets(chooses, values, &batch.rewards, &discounts, &before.atoms);
         let quantile_targets = config.learners.iqn.then(|| {
-            let head = iqn::forward(&config.sizes, config.precision, &before.target, &target.trunk.output);
+            let head = iqn::forward(&config.sizes, config.precision, target_params, &target.trunk.output);
             double_dqn::quantile_targets(chooses, &head, &batch.rewards, &discounts)
         });
         Self { online, target, discounts, targets, quantile_targets }
@@ -206,7 +208,9 @@ fn apply(
     }
     if !gated {
         let params = state.params.clone();
-        target_ema(&mut state.target, &params, tau);
+        if config.learners.target_ema {
+            target_ema(&mut state.target, &params, tau);
+        }
         state.popart = aux.popart;
         state.params = aux.rescaled.clone();
     }
@@ -246,6 +250,8 @@ fn average(state: &mut State, config: &Config, batch: &Batch, at: &Objective, au
     let q = at.pass.distributions.all_q();
     let td = &at.losses.td;
     let on = &config.learners;
+    // An average takes in no sample of what is off.
+    let of = |on: bool, sample: f64| if on { sample } else { f64::NAN };
     let isv = &mut state.isv;
     for (entry, sample) in [
         (index::LOSS_EMA, at.weighted_cross_entropy),
@@ -253,11 +259,11 @@ fn average(state: &mut State, config: &Config, batch: &Batch, at: &Objective, au
         (index::CLIP_EMA, update.norm),
         (index::TD_EMA, mean(td)),
         (index::TD_VAR_EMA, variance(td)),
-        (index::Q_MEAN_EMA, mean(&q)),
-        (index::Q_VAR_EMA, variance(&q)),
+        (index::Q_MEAN_EMA, of(on.q_statistics, mean(&q))),
+        (index::Q_VAR_EMA, of(on.q_statistics, variance(&q))),
         (index::REWARD_EMA, mean(&batch.rewards)),
         (index::REWARD_VAR_EMA, variance(&batch.rewards)),
-        (index::CQL_EMA, if on.cql { at.cql } else { f64::NAN }),
+        (index::CQL_EMA, of(on.cql, at.cql)),
         (index::DENOISE_EMA, aux.loss_of(Group::Denoise)),
     ] {
         isv.average(entry, sample, RATE);
@@ -290,7 +296,7 @@ fn finish(state: &mut State, counters: &Counters, gated: bool, tau: f64, at: &Ob
         state.isv.entries[index::CAUSAL_MEAN] = sensitivity;
     }
     state.isv.close_step(gated);
-    if counters.rng_step.is_multiple_of(state.config.stats_every) {
+    if state.config.learners.q_statistics && counters.rng_step.is_multiple_of(state.config.stats_every) {
         state.q_statistics = Some(QStatistics::new(&at.pass.distributions));
     }
 }

@@ -56,7 +56,8 @@ pub fn is_the_references(
     };
     let what = |name: &str| format!("{step}{name}");
     let h_next = &out.next.target.trunk.output;
-    let next = iqn::forward(&before.config.sizes, before.config.precision, &before.target, h_next);
+    let target = if before.config.learners.target_ema { &before.target } else { &before.params };
+    let next = iqn::forward(&before.config.sizes, before.config.precision, target, h_next);
     check(&what("phi"), &head.phi.read()?, &pass.phi.values, objective)?;
     check(&what("quantiles"), &of_actions(&head.quantiles)?, &pass.quantiles.values, activation)?;
     check(&what("quantiles of s', target"), &of_actions(&head.next_quantiles)?, &next.quantiles.values, activation)?;

@@ -22,6 +22,11 @@ pub fn cases() -> Vec<Case> {
         case("learners::rounded_steps_are_the_references", |device| {
             steps_are_the_references(device, with_learners(config(Precision::Bf16)))
         }),
+        case("learners::unrounded_steps_without_popart_are_the_references", |device| {
+            let mut config = with_learners(config(Precision::F32));
+            config.learners.popart = false;
+            steps_are_the_references(device, config)
+        }),
         case("learners::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("learners::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
         case("learners::a_fault_of_a_head_gates_it_alone", a_fault_of_a_head_gates_it_alone),

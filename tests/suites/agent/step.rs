@@ -52,20 +52,27 @@ pub fn cases() -> Vec<Case> {
         case("step::unrounded_steps_with_temporal_block_and_attention_are_the_references", |device| {
             steps_are_the_references(device, with_both(config(Precision::F32)))
         }),
+        case("step::unrounded_steps_with_iqn_and_without_a_target_are_the_references", |device| {
+            let mut config = with_iqn(config(Precision::F32));
+            config.learners.target_ema = false;
+            steps_are_the_references(device, config)
+        }),
         case("step::pruned_steps_are_the_references", |device| {
             steps_are_the_references(device, pruned(config(Precision::F32)))
         }),
         case("step::two_runs_give_the_same_bits", two_runs_give_the_same_bits),
         case("step::a_gated_step_changes_nothing_that_is_learned", a_gated_step_changes_nothing_that_is_learned),
     ];
-    // What the preset has on, and no case above leaves out. Without CQL the bus still has the term's average, which the reference's has
-    // not.
-    let without: [(&str, SwitchOff); 7] = [
+    // What the preset has on, and no case above leaves out.
+    let without: [(&str, SwitchOff); 10] = [
         ("film", |on| on.film = false),
         ("spectral", |on| on.spectral = false),
         ("depth", |on| on.depth = false),
         ("selection", |on| on.selection = false),
         ("spacing", |on| on.spacing = false),
+        ("cql", |on| on.cql = false),
+        ("q_statistics", |on| on.q_statistics = false),
+        ("target_ema", |on| on.target_ema = false),
         ("vaccine", |on| on.vaccine = false),
         ("adaptive_clip", |on| on.adaptive_clip = false),
     ];
@@ -148,9 +155,12 @@ fn expected_config(config: &Config) -> expected::Config {
     let learners = expected::Learners {
         temporal: config.learners.temporal,
         iql: on.iql,
+        popart: on.popart,
         selectivity: on.selectivity,
         denoise: on.denoise,
         risk: on.risk,
+        q_statistics: on.q_statistics,
+        target_ema: on.target_ema,
         attention: config.learners.attention,
         film: on.film,
         spectral: on.spectral,
@@ -221,13 +231,15 @@ impl Scene {
         let mut numbers = Numbers::new(7);
         let mut signed = |scale: f64| (scale * (2.0 * numbers.unit() - 1.0)) as f32;
         let layout = agent.parameters.layout.clone();
-        for buffer in [&agent.parameters.online.flat, &agent.parameters.target.flat] {
+        let networks = [&agent.parameters.online, &agent.parameters.target].map(|network| &network.flat);
+        for (buffer, n) in networks.into_iter().zip([layout.n_elements(), layout.target().end]) {
+            // The same draws where there is no target.
             let mut values = buffer.read()?;
-            let n = values.len();
+            values.resize(n, 0.0);
             for tensor in layout.tensors().iter().filter(|tensor| tensor.range().end <= n) {
                 values[tensor.range()].iter_mut().for_each(|value| *value += signed(0.2));
             }
-            buffer.write(&values)?;
+            buffer.write(&values[..buffer.len()])?;
         }
         agent.parameters.refresh_operands()?;
         agent.spacing.write(&(0..agent.spacing.len()).map(|_| signed(1.0)).collect::<Vec<_>>())?;
@@ -322,7 +334,7 @@ impl Scene {
         into(&mut state.target, &agent.parameters.target.flat)?;
         let u = agent.spectral.u.read()?;
         let mut u = u.iter().map(|&x| f64::from(x));
-        for vectors in [&mut state.online_u, &mut state.target_u] {
+        for vectors in [&mut state.online_u, &mut state.target_u].into_iter().take(agent.spectral.n_networks) {
             vectors.iter_mut().flatten().for_each(|x| *x = u.next().expect("as many elements"));
         }
         let (k, spacing) = (self.config.atoms - 1, agent.spacing.read()?);
@@ -533,9 +545,10 @@ pub fn steps_are_the_references(device: &Device, config: Config) -> Outcome {
             let (leaf, want) = (leaf(&priorities), best.unwrap_or_else(|| leaf(&priorities_before)));
             ensure!((leaf - want).abs() <= 1e-5 * want, "row {row}: leaf {leaf}, {want} expected");
         }
-        if precision == Precision::Bf16 || learners.temporal && learners.attention {
+        if precision == Precision::Bf16 || learners.temporal && learners.attention || !learners.target_ema {
             // Rounding makes the two drift apart, and so does an element whose gradient is nearly 0 and that moves the other way, of
-            // which more parameters have more; each step is compared from the same parameters.
+            // which more parameters have more, and which without a target network the targets follow at once; each step is compared
+            // from the same parameters.
             state = resumed(&scene, state)?;
         }
     }

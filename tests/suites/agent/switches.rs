@@ -2,14 +2,14 @@
 
 use host::agent::layout::Group;
 use host::config::Config;
-use host::device::Device;
+use host::device::{Buffer, Device};
 use host::market::Step;
 use onegraph_tests::lab::{bits, kernel_name};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
 use shared_types::{Precision, isv};
 
 use crate::learners::{bits_of, with_learners};
-use crate::step::{Scene, config};
+use crate::step::{Scene, config, with_attention, with_iqn, with_temporal};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
@@ -18,10 +18,17 @@ pub fn cases() -> Vec<Case> {
             "switches::a_bottleneck_that_reaches_nothing_changes_nothing",
             a_bottleneck_that_reaches_nothing_changes_nothing,
         ),
+        case(
+            "switches::without_a_target_a_step_is_that_of_a_target_equal_to_the_online_network",
+            without_a_target_a_step_is_that_of_a_target_equal_to_the_online_network,
+        ),
         case("switches::aux_and_post_aux_wait_for_no_one_but_forward", aux_and_post_aux_wait_for_no_one_but_forward),
     ];
-    let apart: [(&str, Switch); 3] = [
+    let apart: [(&str, Switch); 4] = [
         ("iql_without_modulation", |config| (config.learners.iql, config.beta_adv) = (true, 0.0)),
+        ("iql_without_modulation_and_popart", |config| {
+            (config.learners.iql, config.learners.popart, config.beta_adv) = (true, false, 0.0);
+        }),
         ("selectivity", |config| config.learners.selectivity = true),
         ("risk", |config| (config.learners.risk, config.risk.target) = (true, -10.0)),
     ];
@@ -159,6 +166,53 @@ fn leaves_the_rest_as_it_is(device: &Device, switch: Switch) -> Outcome {
     let (now, eta) = (on.agent.parameters.online.flat.read()?, on.agent.bus.read()?[isv::RISK_ETA]);
     let heads = on.agent.parameters.layout.group(Group::IqlHigh).start..now.len();
     ensure!(now[heads.clone()] != start[heads] || eta != 1.0, "the learner has not moved");
+    Ok(())
+}
+
+/// Bit for bit, with every part that a target pass has: where there is a target, it is made the online network before each step.
+fn without_a_target_a_step_is_that_of_a_target_equal_to_the_online_network(device: &Device) -> Outcome {
+    let mut config = with_iqn(with_attention(with_temporal(with_learners(config(Precision::Bf16)))));
+    let on = Scene::new(device, config.clone())?;
+    config.learners.target_ema = false;
+    let off = Scene::new(device, config)?;
+    let (p, u) = (&on.agent.parameters, &on.agent.spectral.u);
+    let same = |what: &str, got: &Buffer<f32>, want: &Buffer<f32>| -> Outcome {
+        let (got, want) = (got.read()?, want.read()?);
+        // Without the target's part, which comes last.
+        ensure!(bits(&got) == bits(&want[..got.len()]), "{what} differ");
+        Ok(())
+    };
+    for step in 0..4 {
+        p.target.flat.write(&p.online.flat.read()?[..p.target.flat.len()])?;
+        p.target.shadow.write(&p.online.shadow.read()?[..p.target.shadow.len()])?;
+        let online_u = &u.read()?[..u.len() / 2];
+        u.write(&[online_u, online_u].concat())?;
+        on.step()?;
+        off.step()?;
+        for (name, of) in [
+            ("targets", (|scene| &scene.memory.targets) as fn(&Scene) -> &Buffer<f32>),
+            ("heads of the target pass", |scene| &scene.memory.target_next.heads),
+            ("h", |scene| &scene.memory.online.h[2]),
+            ("row losses", |scene| &scene.memory.row_losses),
+            ("gradient", |scene| &scene.agent.parameters.gradient),
+            ("parameters", |scene| &scene.agent.parameters.online.flat),
+            ("first moments", |scene| &scene.agent.parameters.first_moments),
+            ("second moments", |scene| &scene.agent.parameters.second_moments),
+            ("spectral vectors", |scene| &scene.agent.spectral.u),
+            ("spectral scales", |scene| &scene.agent.spectral.scales),
+            ("spacing", |scene| &scene.agent.spacing),
+            ("internal state vectors", |scene| &scene.agent.bus),
+            ("priorities", |scene| &scene.replay.tree),
+        ] {
+            same(&format!("step {step}: {name}"), of(&off), of(&on))?;
+        }
+        let of_iqn = |scene: &Scene| scene.memory.iqn.as_ref().map(|iqn| bits_of(&iqn.next_quantiles)).transpose();
+        ensure!(of_iqn(&off)? == of_iqn(&on)?, "step {step}: target quantiles differ");
+        let operands = |scene: &Scene| scene.agent.parameters.online.shadow.read();
+        ensure!(operands(&off)? == operands(&on)?, "step {step}: operands differ");
+    }
+    let target = &off.agent.parameters.target;
+    ensure!(target.flat.is_empty() && target.shadow.is_empty(), "a target network where there is none");
     Ok(())
 }
 

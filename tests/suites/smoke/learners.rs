@@ -7,19 +7,19 @@ use std::ops::Range;
 
 use host::device::Device;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
-use switches::{Beside, SWITCHES, Switch};
+use switches::{Beside, Switch, switches};
 
 use crate::program::Program;
 use crate::tensors::Tensors;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = SWITCHES
-        .iter()
+    let mut cases: Vec<Case> = switches()
         .map(|switch| case(format!("learners::{}_on_and_off", switch.name), move |device| on_and_off(device, switch)))
         .collect();
     cases.extend([
         case("learners::every_switch_is_looked_at", every_switch_is_looked_at),
         case("learners::the_advantage_modulates_priorities_alone", the_advantage_modulates_priorities_alone),
+        case("learners::popart_without_iql_does_nothing", popart_without_iql_does_nothing),
         case("learners::both_samplers_take_one_step", both_samplers_take_one_step),
         case("learners::without_alpha_all_priorities_are_1", without_alpha_all_priorities_are_1),
         case("learners::the_target_follows_at_its_rate", the_target_follows_at_its_rate),
@@ -28,16 +28,19 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Nothing but the core.
-const CORE: [&str; 19] = [
+/// Nothing but the core, of which the target network is a part.
+const CORE: [&str; 22] = [
     "seed=3",
     "learners.temporal=false",
     "learners.attention=false",
     "learners.iqn=false",
     "learners.iql=false",
+    "learners.popart=false",
     "learners.selectivity=false",
     "learners.denoise=false",
     "learners.risk=false",
+    "learners.q_statistics=false",
+    "learners.target_ema=true",
     "learners.film=false",
     "learners.spectral=false",
     "learners.depth=false",
@@ -129,13 +132,15 @@ fn ensure_rest(one: &Tensors, other: &Tensors, own: &[&str]) -> Outcome {
     Ok(())
 }
 
+/// Whether a step moves a tensor of the parameters.
+fn moves(step: &Tensors, tensor: &str) -> Result<bool, Failed> {
+    Ok(step.values(&format!("param.before.{tensor}"))? != step.values(&format!("param.after.{tensor}"))?)
+}
+
 /// Fails unless a step with the learner moves a tensor, and one without it leaves it as it was.
 fn ensure_learns(on: &Tensors, off: &Tensors, tensor: &str) -> Outcome {
-    let moves = |step: &Tensors| -> Result<bool, Failed> {
-        Ok(step.values(&format!("param.before.{tensor}"))? != step.values(&format!("param.after.{tensor}"))?)
-    };
-    ensure!(moves(on)?, "{tensor} does not learn");
-    ensure!(!moves(off)?, "{tensor} moves though it is off");
+    ensure!(moves(on, tensor)?, "{tensor} does not learn");
+    ensure!(!moves(off, tensor)?, "{tensor} moves though it is off");
     Ok(())
 }
 
@@ -164,11 +169,11 @@ fn every_switch_is_looked_at(device: &Device) -> Outcome {
     let table = config.split("[learners]").nth(1).ok_or("no table of learners")?.split("\n[").next().unwrap_or("");
     let lines = table.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     let mut keys: Vec<&str> = lines.filter_map(|line| line.split_once('=')).map(|(key, _)| key.trim()).collect();
-    let mut looked_at: Vec<&str> = SWITCHES.iter().map(|switch| switch.name).collect();
+    let mut looked_at: Vec<&str> = switches().map(|switch| switch.name).collect();
     keys.sort_unstable();
     looked_at.sort_unstable();
     ensure!(keys == looked_at, "{keys:?} are switches, {looked_at:?} are looked at");
-    ensure!(CORE.len() - 1 == keys.len(), "a learner is on in the core");
+    ensure!(CORE.len() - 1 == keys.len(), "the core does not say whether a learner is on");
     Ok(())
 }
 
@@ -176,7 +181,7 @@ fn every_switch_is_looked_at(device: &Device) -> Outcome {
 /// most 4. Both TD errors are rounded to bf16, 2^-9 of themselves each.
 fn the_advantage_modulates_priorities_alone(device: &Device) -> Outcome {
     let program = Program::new(device)?;
-    let of = |beta: &str| core_with(&program, 1, &["learners.iql=true", beta]);
+    let of = |beta: &str| core_with(&program, 1, &["learners.iql=true", "learners.popart=true", beta]);
     let (modulated, plain) = (of("beta_adv=1")?, of("beta_adv=0")?);
     ensure_rest(&modulated, &plain, &["td_errors", "priority.after", "priority.total", "priority.max"])?;
     let std = modulated.one("iql.std")?;
@@ -189,6 +194,12 @@ fn the_advantage_modulates_priorities_alone(device: &Device) -> Outcome {
         ensure!((td[row] - want).abs() <= bound * want.abs() + 1e-5, "row {row}: {}, {want} expected", td[row]);
     }
     Ok(())
+}
+
+fn popart_without_iql_does_nothing(device: &Device) -> Outcome {
+    let program = Program::new(device)?;
+    let of = |popart: &str| core_with(&program, 2, &[popart]);
+    ensure_rest(&of("learners.popart=true")?, &of("learners.popart=false")?, &[])
 }
 
 /// Of 512 priorities in 4,096 slots the samplers' roundings leave nothing to see in three steps.

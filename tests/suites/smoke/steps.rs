@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
         case("steps::draws_follow_the_priorities_that_updates_left", draws_follow_the_priorities_that_updates_left),
         case("steps::an_update_writes_the_priorities_of_its_draws", an_update_writes_the_priorities_of_its_draws),
         case("steps::q_statistics_are_in_the_epoch_log", q_statistics_are_in_the_epoch_log),
+        case("steps::what_is_off_is_not_told", what_is_off_is_not_told),
         case("steps::q_statistics_are_those_of_the_batch", q_statistics_are_those_of_the_batch),
         case("steps::causal_sensitivity_is_in_the_epoch_log", causal_sensitivity_is_in_the_epoch_log),
         case("steps::causal_sensitivity_is_of_every_feature", causal_sensitivity_is_of_every_feature),
@@ -181,13 +182,30 @@ fn q_statistics_are_in_the_epoch_log(device: &Device) -> Outcome {
     let program = Program::new(device)?;
     program.train("run", &SHORT)?;
     let epochs = program.epochs("run")?;
-    let (early, q) = (epochs[0].q, epochs[1].q);
-    ensure!(early == Default::default(), "before their step: {early:?}");
+    ensure!(epochs[0].q.is_none(), "before their step: {:?}", epochs[0].q);
+    let q = epochs[1].q.ok_or("no statistics after their step")?;
     let all = [q.min, q.mean, q.avg_max, q.max, q.variance];
     ensure!(all.iter().all(|value| value.is_finite()), "{q:?}");
     ensure!(q.min < q.mean && q.mean < q.avg_max && q.avg_max < q.max && q.variance > 0.0, "{q:?}");
     // A population's variance is at most that of two halves at its ends.
     ensure!(q.variance <= (q.max - q.min).powi(2) / 4.0, "{q:?}");
+    Ok(())
+}
+
+/// Neither in the metrics nor in the report: statistics of Q, and the rate of a target that there is not.
+fn what_is_off_is_not_told(device: &Device) -> Outcome {
+    let program = Program::new(device)?;
+    let off = ["learners.q_statistics=false", "learners.target_ema=false"];
+    for (name, sets, is_on) in [("on", &[][..], true), ("off", &off[..], false)] {
+        program.train(name, &[&SHORT[..], sets].concat())?;
+        let epochs = program.epochs(name)?;
+        let last = &epochs[1];
+        ensure!((last.q.is_some(), last.tau.is_some()) == (is_on, is_on), "{name}: {:?}, {:?}", last.q, last.tau);
+        let report = std::fs::read_to_string(program.path(name).join("report.html"))?;
+        for title in ["Q over the batch", "Rate tau of the target network"] {
+            ensure!(report.contains(title) == is_on, "{name}: the report has \"{title}\": {}", !is_on);
+        }
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Runs that go on, and runs that are run twice.
 
 use cuda_std::cpu::ExecutorOptions;
-use host::config::Config;
+use host::config::{Config, Learners};
 use host::device::Device;
 use host::interrupt::Interrupt;
 use host::market::walk_forward::walk_forward;
@@ -20,6 +20,10 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("resume::case_u_two_lives_are_one", case_u_two_lives_are_one),
         case("resume::case_u_two_lives_with_every_learner_are_one", case_u_two_lives_with_every_learner_are_one),
+        case(
+            "resume::case_u_two_lives_without_target_popart_and_statistics_are_one",
+            case_u_two_lives_without_target_popart_and_statistics_are_one,
+        ),
         case("resume::i4_500_steps_are_250_and_250", i4_500_steps_are_250_and_250),
         case("resume::case_u_lives_end_between_and_within_folds", case_u_lives_end_between_and_within_folds),
         case(
@@ -86,6 +90,14 @@ fn case_u_two_lives_are_one(device: &Device) -> Outcome {
 fn case_u_two_lives_with_every_learner_are_one(device: &Device) -> Outcome {
     let config = Config { epochs: 7, ..with_learners(config()) };
     one_life_and_many(&unchecked(device), &config, &[3])
+}
+
+/// What they would have in the checkpoint is empty, or as before the first step; the run is tested, and reported, from that.
+fn case_u_two_lives_without_target_popart_and_statistics_are_one(device: &Device) -> Outcome {
+    let mut config = Config { epochs: 3, steps_per_epoch: 50, ..with_learners(config()) };
+    let off = Learners { target_ema: false, popart: false, q_statistics: false, cql: false, ..config.learners };
+    config.learners = off;
+    one_life_and_many(&unchecked(device), &config, &[2])
 }
 
 /// Two folds of two epochs: the lives end after the first fold's first epoch, after its last, and after the second fold's first.

@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
         case("isv::averages_and_health_follow_the_reference", averages_and_health_follow_the_reference),
         case("isv::phi_follows_the_cosines_from_zero", phi_follows_the_cosines_from_zero),
         case("isv::a_gated_step_changes_only_what_counts_it", a_gated_step_changes_only_what_counts_it),
+        case("isv::what_is_off_is_left_alone", what_is_off_is_left_alone),
         case("isv::readiness_follows_the_heads_applied_updates", readiness_follows_the_heads_applied_updates),
         case("isv::the_proposed_spacing_is_taken_over", the_proposed_spacing_is_taken_over),
         case("isv::the_mean_sensitivity_is_taken_over", the_mean_sensitivity_is_taken_over),
@@ -37,6 +38,8 @@ struct World<'a> {
     /// Where the spacing is to move, and the spacing; none with that off.
     proposed: Vec<f32>,
     spacing: Buffer<f32>,
+    /// Averages that are off, bit by index.
+    off: u64,
 }
 
 impl<'a> World<'a> {
@@ -44,7 +47,8 @@ impl<'a> World<'a> {
         let bus = lab.upload(&Isv::at_start(0.05, 1.0, -10.0, 10.0).entries)?;
         let (seeded, window, iqn_averages) = (lab.zeroed(1)?, lab.zeroed(SKIP_WORDS)?, lab.zeroed(2)?);
         let (iqn_loss, causal_mean, proposed, spacing) = (Vec::new(), Vec::new(), Vec::new(), lab.zeroed(0)?);
-        Ok(Self { lab, bus, seeded, window, iqn_averages, iqn_loss, due: [0; due::N], causal_mean, proposed, spacing })
+        let (due, off) = ([0; due::N], 0);
+        Ok(Self { lab, bus, seeded, window, iqn_averages, iqn_loss, due, causal_mean, proposed, spacing, off })
     }
 
     fn step(&self, totals: LossTotals, squared_norm: f32, gated: bool, rng_step: i32) -> Result<(), DeviceError> {
@@ -81,6 +85,7 @@ impl<'a> World<'a> {
             self.bus.view_mut(),
             self.seeded.view_mut(),
             self.window.view_mut(),
+            self.off,
         );
         self.lab.run(isv_update_shape(), launch)
     }
@@ -160,6 +165,29 @@ fn a_gated_step_changes_only_what_counts_it(device: &Device) -> Outcome {
         want[isv::HEALTH] = 1.0 / (n as f32 + 2.0);
         assert_eq!(bits(&world.bus.read()?), bits(&want));
         assert_eq!(world.seeded.read()?, seeded);
+    }
+    Ok(())
+}
+
+/// Those averages keep their 0 and have had no sample; the others are what they are beside them.
+fn what_is_off_is_left_alone(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    let entries = [isv::CQL_EMA, isv::Q_MEAN_EMA, isv::Q_VAR_EMA];
+    let (whole, mut world) = (World::new(&lab)?, World::new(&lab)?);
+    world.off = entries.iter().fold(0, |bits, entry| bits | 1 << entry);
+    let mut numbers = Numbers::new(5);
+    for step in 1..4 {
+        let totals = random_totals(&mut numbers);
+        whole.step(totals, 4.0, false, step)?;
+        world.step(totals, 4.0, false, step)?;
+        let (mut want, mut seeded) = (whole.bus.read()?, whole.seeded.read()?[0]);
+        for entry in entries {
+            assert!(want[entry] != 0.0 && seeded >> entry & 1 == 1, "entry {entry} has no sample where it is on");
+            want[entry] = 0.0;
+            seeded &= !(1 << entry);
+        }
+        assert_eq!(bits(&world.bus.read()?), bits(&want), "step {step}");
+        assert_eq!(world.seeded.read()?[0], seeded, "step {step}");
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ pub fn cases() -> Vec<Case> {
 struct Found {
     gate: u32,
     iql: Vec<IqlTotals>,
+    /// Whether IQL's heads have PopArt.
+    popart: bool,
     select_rate: Vec<f32>,
     denoise_loss: Vec<f32>,
     cvar_loss: Vec<f32>,
@@ -32,7 +34,8 @@ impl Found {
     fn all() -> Self {
         let before = PopArt { mean: 0.5, square: 1.25, seeded: 1, reserved: 0 };
         let iql = IqlTotals { gap: 0.75, ..rescaling(before, updated(before, 3.0, 11.0)) };
-        Self { gate: 0, iql: vec![iql], select_rate: vec![0.625], denoise_loss: vec![2.0], cvar_loss: vec![-1.0] }
+        let (select_rate, denoise_loss, cvar_loss) = (vec![0.625], vec![2.0], vec![-1.0]);
+        Self { gate: 0, iql: vec![iql], popart: true, select_rate, denoise_loss, cvar_loss }
     }
 }
 
@@ -59,18 +62,18 @@ impl<'a> World<'a> {
         let lab = self.lab;
         let (gate, iql) = (lab.upload(&[found.gate])?, lab.upload(&found.iql)?);
         let (rate, denoise) = (lab.upload(&found.select_rate)?, lab.upload(&found.denoise_loss)?);
-        let (cvar, none) = (lab.upload(&found.cvar_loss)?, lab.zeroed::<f32>(0)?);
-        let layer = |head: usize| if found.iql.is_empty() { none.view_mut() } else { self.layers[head].view_mut() };
+        let cvar = lab.upload(&found.cvar_loss)?;
+        let has_popart = found.popart && !found.iql.is_empty();
+        let layer = |head: usize| self.layers[head].slice(0..if has_popart { HIDDEN + 1 } else { 0 }).view_mut();
         let launch = settle_heads::launch(
             gate.view(),
             iql.view(),
             rate.view(),
             denoise.view(),
             cvar.view(),
-            self.popart.view_mut(),
+            self.popart.slice(0..usize::from(has_popart)).view_mut(),
             layer(0),
-            // Two empty lists may not be one buffer's.
-            if found.iql.is_empty() { self.layers[1].slice(0..0).view_mut() } else { layer(1) },
+            layer(1),
             self.bus.view_mut(),
             self.seeded.view_mut(),
             RiskParams { lr: 0.1, target: 0.5 },
@@ -147,6 +150,7 @@ fn entries_follow_their_learners(device: &Device) -> Outcome {
     let off = Found { iql: vec![], select_rate: vec![], denoise_loss: vec![], cvar_loss: vec![], ..found.clone() };
     for (alone, entries) in [
         (Found { iql: found.iql.clone(), ..off.clone() }, vec![isv::IQL_GAP, isv::POPART_MEAN, isv::POPART_STD]),
+        (Found { iql: found.iql.clone(), popart: false, ..off.clone() }, vec![isv::IQL_GAP]),
         (Found { select_rate: found.select_rate.clone(), ..off.clone() }, vec![isv::SELECT_RATE]),
         (Found { denoise_loss: found.denoise_loss.clone(), ..off.clone() }, vec![isv::DENOISE_EMA]),
         (Found { cvar_loss: found.cvar_loss.clone(), ..off.clone() }, vec![isv::RISK_ETA]),
@@ -157,6 +161,9 @@ fn entries_follow_their_learners(device: &Device) -> Outcome {
         let after = world.bus.read()?;
         let changed: Vec<usize> = (0..isv::LEN).filter(|&entry| before[entry] != after[entry]).collect();
         ensure!(changed == entries, "{changed:?} changed, {entries:?} expected");
+        let is_fresh =
+            world.bits()?[..2] == World::new(&lab)?.bits()?[..2] && world.popart.read()? == [PopArt::default()];
+        ensure!(is_fresh != (alone.popart && !alone.iql.is_empty()), "last layers and statistics beside {entries:?}");
     }
     Ok(())
 }
@@ -180,6 +187,7 @@ fn what_is_no_number_is_not_taken_over(device: &Device) -> Outcome {
     let all = Found {
         gate: 0,
         iql: vec![IqlTotals { gap: f32::NAN, ..faulty }],
+        popart: true,
         select_rate: nan.clone(),
         denoise_loss: nan.clone(),
         cvar_loss: nan,

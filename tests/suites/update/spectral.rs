@@ -31,6 +31,9 @@ pub fn cases() -> Vec<Case> {
         case("spectral::weights_at_the_ends_of_the_numbers", |device| {
             Lab::on_all_lanes(device, weights_at_the_ends_of_the_numbers)
         }),
+        case("spectral::without_a_target_the_rest_is_the_same", |device| {
+            Lab::on_all_lanes(device, without_a_target_the_rest_is_the_same)
+        }),
         case("spectral::the_same_weights_give_the_same_bits", |device| {
             Lab::on_all_lanes(device, the_same_weights_give_the_same_bits)
         }),
@@ -116,7 +119,7 @@ fn start_vectors_follow_the_reference(lab: &Lab) -> Outcome {
     let seed = 0x1234_5678_9abc_def0u64;
     lab.run(
         philox_shape(world.u.len()),
-        spectral_start::launch(world.u.view_mut(), [seed as u32, (seed >> 32) as u32]),
+        spectral_start::launch(world.u.view_mut(), world.u.len() as u32 / 2, [seed as u32, (seed >> 32) as u32]),
     )?;
     let start = world.u.read()?;
     let normals: Vec<f64> = (0..start.len() / 2).map(|i| philox::normal(seed, stream::SPECTRAL, 0, i as u32)).collect();
@@ -181,6 +184,23 @@ fn weights_at_the_ends_of_the_numbers(lab: &Lab) -> Outcome {
             assert_eq!(scales[k].to_bits(), usual_scales[k].to_bits());
         }
     }
+    Ok(())
+}
+
+fn without_a_target_the_rest_is_the_same(lab: &Lab) -> Outcome {
+    let both = World::new(lab, &SHAPES, 10.0, Precision::Bf16)?;
+    let alone = World::new(lab, &SHAPES, 10.0, Precision::Bf16)?.without_target()?;
+    let seed = [1, 2];
+    for world in [&both, &alone] {
+        let u_len = both.u.len() as u32 / 2;
+        lab.run(philox_shape(world.u.len()), spectral_start::launch(world.u.view_mut(), u_len, seed))?;
+        world.iterate()?;
+        world.iterate()?;
+    }
+    for (of_both, of_alone) in [(&both.u, &alone.u), (&both.scales, &alone.scales)] {
+        assert_eq!(bits(&of_alone.read()?), bits(&of_both.read()?[..of_both.len() / 2]));
+    }
+    assert_eq!(alone.shadows[0].read()?, both.shadows[0].read()?);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::world::{POISON, symmetric};
 /// Norms over this are scaled down to it.
 pub const SIGMA_MAX: f32 = 3.0;
 
-/// Matrices of both networks, and the buffers of the launches.
+/// Matrices of both networks, the second empty without a target, and the buffers of the launches.
 pub struct World<'a> {
     pub lab: &'a Lab<'a>,
     pub table: Vec<SpectralMatrix>,
@@ -70,8 +70,28 @@ impl<'a> World<'a> {
         })
     }
 
+    /// The same without a target.
+    pub fn without_target(self) -> Result<Self, DeviceError> {
+        let lab = self.lab;
+        let [online, _] = self.networks;
+        let [shadow, _] = self.shadows;
+        let u = self.u.read()?;
+        Ok(Self {
+            networks: [online, Vec::new()],
+            u: lab.upload(&u[..u.len() / 2])?,
+            products: lab.poisoned(u.len() / 2)?,
+            scales: lab.poisoned(self.table.len())?,
+            shadows: [shadow, lab.zeroed(0)?],
+            ..self
+        })
+    }
+
+    fn sizes(&self) -> SpectralSizes {
+        SpectralSizes::of(&self.table, if self.networks[1].is_empty() { 1 } else { 2 })
+    }
+
     pub fn iterate(&self) -> Result<(), DeviceError> {
-        let sizes = SpectralSizes::of(&self.table);
+        let sizes = self.sizes();
         let (table, partials) = (self.lab.upload(&self.table)?, self.lab.poisoned(sizes.partials_len())?);
         let [online, target] = [self.lab.upload(&self.networks[0])?, self.lab.upload(&self.networks[1])?];
         let columns = spectral_columns::launch(

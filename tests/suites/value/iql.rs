@@ -1,8 +1,7 @@
-//! IQL's heads under PopArt, and the modulation of TD errors.
+//! IQL's heads under PopArt.
 
 use std::sync::Arc;
 
-use gpu_kernels::c51::{modulated_td_bf16, row_loss, td_error_bf16_shape};
 use gpu_kernels::columns::{column_sums, column_sums_shape, n_column_partials};
 use gpu_kernels::heads::N_ACTIONS;
 use gpu_kernels::iql::{
@@ -10,7 +9,6 @@ use gpu_kernels::iql::{
     rescaling, updated,
 };
 use gpu_kernels::lanes::row_shape;
-use half::bf16;
 use host::device::Device;
 use onegraph_tests::lab::{Lab, Numbers, bits, relative, within_relative};
 use onegraph_tests::{Case, Failed, Outcome, case, ensure, host_case};
@@ -19,8 +17,6 @@ use reference::iql;
 use reference::layout::{Layout, Tensors};
 use reference::matrix::{Matrix, mean};
 use reference::precision::Precision::Exact;
-use reference::replay::modulated_td;
-use shared_types::nan_flags::NAN;
 use shared_types::{IqlTotals, PopArt, Precision};
 
 use crate::scene::random_actions;
@@ -30,10 +26,12 @@ pub fn cases() -> Vec<Case> {
         case("iql::losses_and_gradients_equal_the_reference", |device| {
             Lab::on_all_lanes(device, losses_and_gradients_equal_the_reference)
         }),
+        case("iql::without_popart_values_are_the_raw_outputs", |device| {
+            Lab::on_all_lanes(device, without_popart_values_are_the_raw_outputs)
+        }),
         case("iql::gradients_equal_differences_of_the_losses", gradients_equal_differences),
         case("iql::a_nan_reaches_its_head_alone", |device| Lab::on_all_lanes(device, a_nan_reaches_its_head_alone)),
         host_case("iql::popart_by_hand", popart_by_hand),
-        case("iql::modulated_errors_equal_the_reference", modulated_errors_equal_the_reference),
     ]
 }
 
@@ -47,11 +45,21 @@ struct Problem {
     h: Matrix,
     q: Vec<f32>,
     actions: Vec<[u8; 4]>,
-    popart: PopArt,
+    /// None without PopArt.
+    popart: Option<PopArt>,
+}
+
+/// PopArt as a step begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Before {
+    Seeded,
+    Fresh,
+    Off,
 }
 
 impl Problem {
-    fn random(n_rows: usize, seeded: bool) -> Self {
+    fn random(n_rows: usize, before: Before) -> Self {
+        let seeded = before == Before::Seeded;
         let mut numbers = Numbers::new(n_rows as u64 + 1000 * u64::from(seeded));
         let layout = Arc::new(Layout::new(&Sizes::TINY));
         let mut p = Tensors::zeros(&layout);
@@ -65,8 +73,11 @@ impl Problem {
         }
         let h = Matrix::from_fn(n_rows, Sizes::TINY.hidden, |_, _| 2.0 * numbers.unit() - 1.0);
         let q = (0..n_rows * N_ACTIONS).map(|_| (1.0 + 2.0 * numbers.unit()) as f32).collect();
-        let popart = PopArt { mean: 0.7, square: 0.9, seeded: 1, reserved: 0 };
-        let popart = if seeded { popart } else { PopArt::default() };
+        let popart = match before {
+            Before::Seeded => Some(PopArt { mean: 0.7, square: 0.9, seeded: 1, reserved: 0 }),
+            Before::Fresh => Some(PopArt::default()),
+            Before::Off => None,
+        };
         Self { p, h, q, actions: random_actions(&mut numbers, n_rows), popart }
     }
 
@@ -101,7 +112,7 @@ impl Problem {
         let n = self.actions.len();
         let (pre, q, actions) = (lab.upload(&self.pre())?, lab.upload(&self.q)?, lab.upload(&self.actions)?);
         let (high, low) = (lab.upload(&self.last_layer(0))?, lab.upload(&self.last_layer(1))?);
-        let (outputs, q_taken, popart) = (lab.poisoned(2 * n)?, lab.poisoned(n)?, lab.upload(&[self.popart])?);
+        let (outputs, q_taken, popart) = (lab.poisoned(2 * n)?, lab.poisoned(n)?, lab.upload(self.popart.as_slice())?);
         let launch = iql_outputs::launch(
             pre.view(),
             high.view(),
@@ -149,6 +160,7 @@ impl Problem {
             Precision::F32 => bytemuck::cast_slice(&words).to_vec(),
         };
         Ok(Found {
+            outputs: outputs.read()?,
             q_taken: q_taken.read()?,
             values: values.read()?,
             d_outputs: d_outputs.read()?,
@@ -161,12 +173,20 @@ impl Problem {
     }
 
     fn exact_popart(&self) -> iql::PopArt {
-        iql::PopArt { moments: (self.popart.seeded == 1).then_some((self.popart.mean, self.popart.square)) }
+        let seeded = self.popart.filter(|popart| popart.seeded == 1);
+        iql::PopArt { moments: seeded.map(|popart| (popart.mean, popart.square)) }
+    }
+
+    /// PopArt with this batch.
+    fn exact_updated(&self) -> iql::PopArt {
+        let before = self.exact_popart();
+        if self.popart.is_some() { before.updated(&self.exact_q_taken()) } else { before }
     }
 }
 
 /// What the kernels leave.
 struct Found {
+    outputs: Vec<f32>,
     q_taken: Vec<f32>,
     values: Vec<f32>,
     d_outputs: Vec<f32>,
@@ -190,13 +210,14 @@ impl Found {
 }
 
 fn losses_and_gradients_equal_the_reference(lab: &Lab) -> Outcome {
-    for (n, seeded) in [(1, true), (3, false), (33, true), (257, false), (700, true)] {
-        let problem = Problem::random(n, seeded);
+    use Before::{Fresh, Off, Seeded};
+    for (n, kind) in [(1, Seeded), (3, Fresh), (33, Seeded), (257, Fresh), (700, Seeded), (1, Off), (257, Off)] {
+        let problem = Problem::random(n, kind);
         let found = problem.run(lab, Precision::F32)?;
         let q = problem.exact_q_taken();
         within_relative("q", &found.q_taken, &q, BOUND)?;
         let before = problem.exact_popart();
-        let popart = before.updated(&q);
+        let popart = problem.exact_updated();
         let scalars = [found.totals.std, found.totals.shrink, found.totals.shift];
         let shift = (before.mean() - popart.mean()) / popart.std();
         // A batch of one row alone has no deviation: nu - mu^2 is what the rounding of q leaves.
@@ -212,7 +233,7 @@ fn losses_and_gradients_equal_the_reference(lab: &Lab) -> Outcome {
             let (loss, d_outputs) = iql::loss(&pass, expectile, &targets);
             let mut grads = Tensors::zeros(&rescaled.layout);
             iql::backward(Exact, &rescaled, name, &pass, &d_outputs, &mut grads);
-            let what = |part: &str| format!("{name}, {n} rows, seeded {seeded}, {} lanes: {part}", lab.lanes());
+            let what = |part: &str| format!("{name}, {n} rows, {kind:?}, {} lanes: {part}", lab.lanes());
             let v: Vec<f64> = pass.outputs.iter().map(|out| popart.value(*out)).collect();
             within_relative(&what("V"), &found.values[head * n..(head + 1) * n], &v, BOUND)?;
             within_relative(&what("loss"), &found.losses[head..head + 1], &[loss], BOUND)?;
@@ -243,10 +264,10 @@ fn losses_and_gradients_equal_the_reference(lab: &Lab) -> Outcome {
 /// Fourth-order central differences of the reference's loss at the rescaled parameters, PopArt held, for some elements of each tensor.
 fn gradients_equal_differences(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
-    let problem = Problem::random(33, true);
+    let problem = Problem::random(33, Before::Seeded);
     let found = problem.run(&lab, Precision::F32)?;
     let q = problem.exact_q_taken();
-    let popart = problem.exact_popart().updated(&q);
+    let popart = problem.exact_updated();
     let targets: Vec<f64> = q.iter().map(|q| popart.normalised(*q)).collect();
     for (head, (name, expectile)) in HEADS.into_iter().enumerate() {
         let mut rescaled = problem.p.clone();
@@ -272,8 +293,26 @@ fn gradients_equal_differences(device: &Device) -> Outcome {
     Ok(())
 }
 
+/// Bit for bit, and PopArt is what it is before any batch.
+fn without_popart_values_are_the_raw_outputs(lab: &Lab) -> Outcome {
+    for n in [1, 33, 1500] {
+        let found = Problem::random(n, Before::Off).run(lab, Precision::F32)?;
+        for head in 0..2 {
+            let outputs: Vec<f32> = found.outputs.iter().skip(head).step_by(2).copied().collect();
+            ensure!(bits(&found.values[head * n..(head + 1) * n]) == bits(&outputs), "{n} rows: V of head {head}");
+        }
+        let plain = IqlTotals { gap: found.totals.gap, ..rescaling(PopArt::default(), PopArt::default()) };
+        ensure!(
+            found.totals == plain && (plain.std, plain.shrink, plain.shift) == (1.0, 1.0, 0.0),
+            "{:?}",
+            found.totals
+        );
+    }
+    Ok(())
+}
+
 fn a_nan_reaches_its_head_alone(lab: &Lab) -> Outcome {
-    let mut problem = Problem::random(40, true);
+    let mut problem = Problem::random(40, Before::Seeded);
     let good = problem.run(lab, Precision::Bf16)?;
     problem.p.slice_mut("iql_high.out.bias")[0] = f64::NAN;
     let found = problem.run(lab, Precision::Bf16)?;
@@ -298,65 +337,5 @@ fn popart_by_hand() -> Outcome {
     let constant = updated(PopArt::default(), 2.0, 4.0);
     assert_eq!(rescaling(PopArt::default(), constant).std, 1e-4, "a constant q does not divide by 0");
     assert!(rescaling(first, updated(first, f64::NAN, 1.0)).shift.is_nan());
-    Ok(())
-}
-
-/// exp within 2^-22, the quotient's roundings, and bf16's own: 2^-8 and a little.
-fn modulated_errors_equal_the_reference(device: &Device) -> Outcome {
-    const RELABELLED: usize = 11;
-    let lab = Lab::new(device)?;
-    let n = 300;
-    let mut numbers = Numbers::new(9);
-    let mut uniform =
-        |scale: f64| -> Vec<f32> { (0..n).map(|_| (scale * (2.0 * numbers.unit() - 1.0)) as f32).collect() };
-    let (q, mut v, td) = (uniform(2.0), uniform(2.0), uniform(1.0).iter().map(|x| x.abs()).collect::<Vec<_>>());
-    v[7] = f32::NAN;
-    let mut row_losses = vec![f32::NAN; n * row_loss::N];
-    td.iter().enumerate().for_each(|(row, td)| row_losses[row * row_loss::N + row_loss::TD] = *td);
-    let run = |std: f32, beta: f32, gate: u32| -> Result<(Vec<bf16>, u32), Failed> {
-        let (row_losses, gate) = (lab.upload(&row_losses)?, lab.upload(&[gate])?);
-        let (q, v, totals) =
-            (lab.upload(&q)?, lab.upload(&v)?, lab.upload(&[IqlTotals { std, ..Default::default() }])?);
-        let relabelled: Vec<u8> = (0..n).map(|row| u8::from(row == RELABELLED)).collect();
-        let (relabelled, errors, flag) = (lab.upload(&relabelled)?, lab.zeroed::<bf16>(n)?, lab.zeroed::<u32>(1)?);
-        let launch = modulated_td_bf16::launch(
-            row_losses.view(),
-            gate.view(),
-            relabelled.view(),
-            q.view(),
-            v.view(),
-            totals.view(),
-            beta,
-            errors.view_mut(),
-            flag.view_mut(),
-        );
-        lab.run(td_error_bf16_shape(n), launch)?;
-        Ok((errors.read()?, flag.read()?[0]))
-    };
-    for (std, beta) in [(1.0f32, 1.0f32), (0.1, 1.0), (1e-4, 1.0), (1.0, 0.25)] {
-        let mut n_bounded = 0;
-        let (errors, flag) = run(std, beta, 0)?;
-        ensure!(flag == NAN, "row 7 has no V, and the flag is {flag}");
-        for (row, got) in errors.into_iter().enumerate() {
-            if row == 7 || row == RELABELLED {
-                ensure!(got.is_nan(), "a V that is no number, or another goal, gives {got}");
-                continue;
-            }
-            let want =
-                modulated_td(f64::from(td[row]), f64::from(q[row]), f64::from(v[row]), f64::from(std), f64::from(beta));
-            let ratio = want / f64::from(td[row]);
-            n_bounded += usize::from(!(0.2501..=3.999).contains(&ratio));
-            ensure!((got.to_f64() - want).abs() <= 1.01 / 256.0 * want, "row {row}: {got}, {want} expected");
-        }
-        ensure!((std == 1.0) == (n_bounded < n / 2), "{n_bounded} of {n} at the bounds with std {std}");
-    }
-    let (gated, flag) = run(0.5, 1.0, 1)?;
-    ensure!(gated.iter().all(|td| td.is_nan()) && flag == 0, "a gated step writes priorities, or flags them: {flag}");
-    let plain: Vec<bf16> = td.iter().map(|td| bf16::from_f32(*td)).collect();
-    let (unmodulated, _) = run(0.5, 0.0, 0)?;
-    ensure!(
-        (0..n).all(|row| row == 7 || row == RELABELLED || unmodulated[row] == plain[row]),
-        "with beta 0 the errors change"
-    );
     Ok(())
 }

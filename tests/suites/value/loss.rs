@@ -1,6 +1,6 @@
-//! `c51_loss` and `td_error_bf16`.
+//! `c51_loss`.
 
-use gpu_kernels::c51::{c51_loss, row_loss, td_error_bf16, td_error_bf16_shape};
+use gpu_kernels::c51::{c51_loss, row_loss};
 use gpu_kernels::heads::N_ACTIONS;
 use gpu_kernels::lanes::row_shape;
 use half::bf16;
@@ -13,7 +13,6 @@ use reference::config::{BRANCH_SIZES, N_BRANCHES};
 use reference::cql;
 use reference::matrix::{Matrix, dot};
 use shared_types::Precision;
-use shared_types::nan_flags::{INFINITE, NAN};
 
 use crate::scene::{
     ATOMS, Heads, U, all_q, distributions, exact_actions, exact_atoms, p_error, q_error, random_actions, random_atoms,
@@ -26,10 +25,10 @@ pub fn cases() -> Vec<Case> {
         case("loss::the_gradient_equals_the_reference", the_gradient_equals_the_reference),
         case("loss::the_gradient_equals_differences_of_the_objective", the_gradient_equals_differences),
         case("loss::case_h_logits_of_80", case_h_logits_of_80),
+        case("loss::without_cql_the_rest_is_that_of_no_weight", without_cql_the_rest_is_that_of_no_weight),
         case("loss::nan_reaches_its_row_alone", nan_reaches_its_row_alone),
         case("loss::a_target_of_nan_is_seen", a_target_of_nan_is_seen),
         case("loss::the_same_bits_twice", the_same_bits_twice),
-        case("loss::td_errors_are_rounded_and_gated", td_errors_are_rounded_and_gated),
     ]
 }
 
@@ -127,6 +126,11 @@ struct Got {
 }
 
 fn run(lab: &Lab, lanes: u32, batch: &Batch, alpha: f32, precision: Precision) -> Result<Got, Failed> {
+    run_with(lab, lanes, batch, Some(alpha), precision)
+}
+
+/// `alpha` is CQL's weight; without one there is no CQL.
+fn run_with(lab: &Lab, lanes: u32, batch: &Batch, alpha: Option<f32>, precision: Precision) -> Result<Got, Failed> {
     let n_rows = batch.n_rows();
     let (heads, actions) = (lab.upload(&batch.heads.values)?, lab.upload(&batch.actions)?);
     let (targets, weights, atoms) =
@@ -141,7 +145,8 @@ fn run(lab: &Lab, lanes: u32, batch: &Batch, alpha: f32, precision: Precision) -
         weights.view(),
         atoms.view(),
         batch.heads.columns,
-        alpha,
+        alpha.is_some().into(),
+        alpha.unwrap_or(f32::NAN),
         dheads.view_mut(),
         row_losses.view_mut(),
         q.view_mut(),
@@ -307,6 +312,30 @@ fn case_h_logits_of_80(device: &Device) -> Outcome {
     Ok(())
 }
 
+fn without_cql_the_rest_is_that_of_no_weight(device: &Device) -> Outcome {
+    let lab = Lab::new(device)?;
+    for (n_rows, n_atoms) in [(1, 51), (65, 51)].into_iter().chain(ATOMS.map(|k| (9, k))) {
+        let batch = Batch::random((n_rows * 100 + n_atoms) as u64, n_rows, n_atoms, 3.0);
+        for (precision, &lanes) in [Precision::F32, Precision::Bf16]
+            .into_iter()
+            .flat_map(|p| lab.row_lanes().iter().map(move |lanes| (p, lanes)))
+        {
+            let weightless = run(&lab, lanes, &batch, 0.0, precision)?;
+            let got = run_with(&lab, lanes, &batch, None, precision)?;
+            let what = format!("{n_rows} rows, {n_atoms} atoms, {lanes} lanes, {precision:?}");
+            assert_eq!(bits(&got.dheads), bits(&weightless.dheads), "gradient of {what}");
+            assert_eq!(bits(&got.q), bits(&weightless.q), "Q of {what}");
+            for part in [row_loss::WEIGHTED_CE, row_loss::TD, row_loss::SQUARED_GAP] {
+                let of = |got: &Got| bits(&column(&got.row_losses, part));
+                assert_eq!(of(&got), of(&weightless), "loss {part} of {what}");
+            }
+            assert!(column(&weightless.row_losses, row_loss::CQL).iter().all(|cql| *cql > 0.0), "CQL of {what}");
+            assert!(column(&got.row_losses, row_loss::CQL).iter().all(|cql| cql.to_bits() == 0), "no CQL of {what}");
+        }
+    }
+    Ok(())
+}
+
 fn nan_reaches_its_row_alone(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     let mut batch = Batch::random(8, 9, 51, 2.0);
@@ -352,38 +381,6 @@ fn the_same_bits_twice(device: &Device) -> Outcome {
             (run(&lab, lanes, &batch, ALPHA, Precision::F32)?, run(&lab, lanes, &batch, ALPHA, Precision::F32)?);
         assert_eq!(bits(&a.dheads), bits(&b.dheads));
         assert_eq!(bits(&a.row_losses), bits(&b.row_losses));
-    }
-    Ok(())
-}
-
-fn td_errors_are_rounded_and_gated(device: &Device) -> Outcome {
-    let lab = Lab::new(device)?;
-    for n in [0, 1, 33, 257, 1000] {
-        let mut numbers = Numbers::new(n as u64);
-        let mut row_losses: Vec<f32> = (0..n * row_loss::N).map(|_| numbers.heavy()).collect();
-        // The largest number of f32 is none of bf16; a relabelled row is NaN on purpose.
-        const SPECIAL: [f32; 5] = [f32::NAN, f32::MAX, f32::NAN, 0.0, -1e-7];
-        for (row, losses) in row_losses.chunks_mut(row_loss::N).enumerate() {
-            losses[row_loss::TD] = SPECIAL.get(row).copied().unwrap_or(losses[row_loss::TD]);
-        }
-        let is_relabelled = |row: usize| row % 5 == 2;
-        let relabelled: Vec<u8> = (0..n).map(|row| is_relabelled(row).into()).collect();
-        for gate in [0u32, 1] {
-            let (losses, gate_word) = (lab.upload(&row_losses)?, lab.upload(&[gate])?);
-            let (relabelled, td) = (lab.upload(&relabelled)?, lab.upload(&vec![bf16::from_f32(7.0); n])?);
-            let flag = lab.zeroed::<u32>(1)?;
-            let (gate_view, flag_view) = (gate_word.view(), flag.view_mut());
-            let launch = td_error_bf16::launch(losses.view(), gate_view, relabelled.view(), td.view_mut(), flag_view);
-            lab.run(td_error_bf16_shape(n), launch)?;
-            // Row 0 is NaN, row 1 infinite and row 2 relabelled; a gated step's rows are NaN on purpose.
-            let want = if gate == 1 { 0 } else { [0, NAN, NAN | INFINITE][n.min(2)] };
-            assert_eq!(flag.read()?, [want], "{n} rows, gate {gate}");
-            for (row, td) in td.read()?.into_iter().enumerate() {
-                let want = bf16::from_f32(row_losses[row * row_loss::N + row_loss::TD]);
-                let is_nan = gate == 1 || is_relabelled(row) || want.is_nan();
-                assert!(if is_nan { td.is_nan() } else { td.to_bits() == want.to_bits() }, "row {row}: {td}, {want}");
-            }
-        }
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod risk;
 mod scene;
 mod selectivity;
 mod targets;
+mod td;
 mod totals;
 
 fn main() {
@@ -28,6 +29,7 @@ fn main() {
         risk::cases(),
         selectivity::cases(),
         targets::cases(),
+        td::cases(),
         totals::cases(),
     ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())

@@ -18,6 +18,9 @@ pub fn cases() -> Vec<Case> {
         case("totals::a_variance_survives_a_large_mean", |device| {
             Lab::on_all_lanes(device, a_variance_survives_a_large_mean)
         }),
+        case("totals::without_statistics_of_q_the_rest_is_the_same", |device| {
+            Lab::on_all_lanes(device, without_statistics_of_q_the_rest_is_the_same)
+        }),
         case("totals::nan_reaches_its_means", |device| Lab::on_all_lanes(device, nan_reaches_its_means)),
     ]
 }
@@ -111,6 +114,17 @@ fn a_variance_survives_a_large_mean(lab: &Lab) -> Outcome {
     Tolerance { absolute: 1e6 * 41.0 * 2f64.powi(-53), relative: U }.check("variance", &[got], &[2f64.powi(-28)])?;
     rows.rewards.fill(0.1);
     assert!(rows.totals(lab)?.reward_var >= 0.0, "no variance is negative");
+    Ok(())
+}
+
+fn without_statistics_of_q_the_rest_is_the_same(lab: &Lab) -> Outcome {
+    for n in SIZES {
+        let mut rows = Rows::random(n);
+        let with = rows.totals(lab)?;
+        rows.q.clear();
+        let zeros = LossTotals { q_mean: 0.0, q_min: 0.0, q_max: 0.0, q_variance: 0.0, avg_max_q: 0.0, ..with };
+        assert_eq!(bits(&numbers_of(&rows.totals(lab)?)), bits(&numbers_of(&zeros)), "{n} rows");
+    }
     Ok(())
 }
 

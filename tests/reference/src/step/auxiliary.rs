@@ -64,7 +64,7 @@ impl Auxiliary {
     ) -> Self {
         let (on, h, d) = (&config.learners, &at.pass.trunk.output, &at.pass.distributions);
         let q: Vec<f64> = batch.actions.iter().enumerate().map(|(i, taken)| d.mean_q(i, taken)).collect();
-        let popart = if on.iql { before.popart.updated(&q) } else { before.popart };
+        let popart = if on.iql && on.popart { before.popart.updated(&q) } else { before.popart };
         let mut aux = Self {
             popart,
             rescaled: before.params.clone(),

@@ -57,7 +57,7 @@ pub struct State {
     pub config: Config,
     /// Parameters of every learner.
     pub params: Tensors,
-    /// Target network, in the range [`Layout::target_range`].
+    /// Target network, in the range [`Layout::target_range`]; without one nothing reads it.
     pub target: Tensors,
     /// Adam's moments.
     pub moments: Moments,

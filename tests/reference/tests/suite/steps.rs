@@ -1,5 +1,7 @@
 //! The whole step: order, gating, switches, learning.
 
+mod switches;
+
 use crate::support::*;
 use reference::adam::{adam_element, group_norm};
 use reference::config::{Config, Learners, PruneSchedule, Sizes};
@@ -226,48 +228,6 @@ fn what_is_due_every_n_steps_is_done_then() {
     state.refresh_atoms();
     assert_ne!(state.atoms, even, "atoms wait for the epoch's boundary");
     assert!(state.isv.entries[index::CAUSAL_MEAN] > 0.0);
-}
-
-/// A switch leaves what does not depend on its learner as it was, bit for bit.
-#[test]
-fn a_learner_that_is_off_leaves_the_others_alone() {
-    let after = |learners: Learners, n_steps: usize| {
-        let mut state = agent(learners);
-        run(&mut state, n_steps);
-        state
-    };
-    let full = after(Learners::FULL, 3);
-    for (why, learners, own) in [
-        ("selectivity", Learners { selectivity: false, ..Learners::FULL }, Some(Group::Selectivity)),
-        ("risk", Learners { risk: false, ..Learners::FULL }, None),
-    ] {
-        let state = after(learners, 3);
-        for group in ALL_BUT_THETA.into_iter().chain([Group::Theta]) {
-            let same = state.params.group(group) == full.params.group(group);
-            assert_eq!(same, own != Some(group), "{why}: {group:?}");
-        }
-    }
-    // IQL comes back through the internal state vector, which the second step reads.
-    let (with, without) = (after(Learners::FULL, 1), after(Learners { iql: false, ..Learners::FULL }, 1));
-    assert_eq!(with.params.group(Group::Theta), without.params.group(Group::Theta));
-    assert_ne!(with.params.group(Group::IqlHigh), without.params.group(Group::IqlHigh));
-}
-
-#[test]
-fn parts_of_u_that_are_off_are_zero_and_the_layout_stays() {
-    let (batch, draws) = batch();
-    let mut core = agent(Learners::CORE);
-    let mut full = agent(Learners::FULL);
-    assert_eq!(core.params.flat, full.params.flat, "the start does not depend on switches");
-    let columns = Sizes::TINY.input();
-    let (off, on) = (step(&mut core, &batch, &draws).at.pass.u, step(&mut full, &batch, &draws).at.pass.u);
-    for j in 0..columns.width {
-        assert_eq!(off[(0, j)] == on[(0, j)], j < columns.temporal, "column {j}");
-        assert!(j < columns.temporal || off[(0, j)] == 0.0);
-    }
-    assert_eq!(on[(2, columns.goal)], batch.states[(2, Sizes::TINY.state_dim() - 1)]);
-    assert_eq!(on[(2, 0)], batch.states[(2, 3 * 24)], "the last bar's features come first");
-    assert_eq!(on[(2, columns.portfolio)], batch.states[(2, 4 * 24)]);
 }
 
 #[test]
