@@ -1,7 +1,7 @@
 //! What each learner brings: trains the whole agent, the agent with each learner left out, pruned, and its core alone on the same
 //! seeds, and prints a table of paired differences.
 //!
-//! `ablation [--preset small] [--sim mean-reverting] [--data FILE] [--set key=value]... [--seeds FIRST..LAST] [--jobs N] [--only PART]
+//! `ablation [--preset small] [--sim mean-reverting] [--data FILE] [--set key=value]... [--seeds FIRST..LAST] [--jobs N] [--only PART,..]
 //! [--minutes N] [--device auto|cuda|cpu] [--json FILE]`. Runs stand side by side, `--jobs` of them, in one process, so that a GPU has the
 //! kernels of several at a time; steps are timed one variant after the other. With `--data` a market file stands in for the
 //! simulator. No run begins after `--minutes`: the table then has the seeds that every variant has finished.
@@ -53,9 +53,9 @@ struct Arguments {
     /// Runs side by side.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Only variants whose name has this, beside the whole agent.
-    #[arg(long, value_name = "PART", default_value = "")]
-    only: String,
+    /// Only variants whose name has one of these, beside the whole agent.
+    #[arg(long, value_name = "PART,..", value_delimiter = ',', default_value = "")]
+    only: Vec<String>,
     #[arg(long, value_enum, default_value = "auto")]
     device: On,
     /// Every run's numbers.
@@ -259,7 +259,8 @@ fn work() -> Result<(), Failed> {
         On::Cuda => DeviceChoice::Cuda,
         On::Cpu => DeviceChoice::Cpu,
     };
-    let wanted = |variant: &Variant| variant.name == WHOLE || variant.name.contains(&arguments.only);
+    let wanted =
+        |variant: &Variant| variant.name == WHOLE || arguments.only.iter().any(|part| variant.name.contains(part));
     let variants: Vec<Variant> = variants().into_iter().filter(wanted).collect();
     // Seed by seed, so that what is there when time runs out is paired.
     let jobs: Vec<(u64, &Variant)> =

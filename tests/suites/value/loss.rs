@@ -312,25 +312,32 @@ fn case_h_logits_of_80(device: &Device) -> Outcome {
     Ok(())
 }
 
+/// The kernel without CQL is an instance of its own: on the CPU it does what a weight of 0 does bit for bit, while a GPU's compiler may fuse
+/// other multiplications and additions in it.
 fn without_cql_the_rest_is_that_of_no_weight(device: &Device) -> Outcome {
     let lab = Lab::new(device)?;
     for (n_rows, n_atoms) in [(1, 51), (65, 51)].into_iter().chain(ATOMS.map(|k| (9, k))) {
         let batch = Batch::random((n_rows * 100 + n_atoms) as u64, n_rows, n_atoms, 3.0);
-        for (precision, &lanes) in [Precision::F32, Precision::Bf16]
+        let (want, absolute) = (batch.gradient(0.0), batch.gradient_error(0.0));
+        for ((precision, relative), &lanes) in [(Precision::F32, 4.0 * U), (Precision::Bf16, 1.0 / 256.0)]
             .into_iter()
             .flat_map(|p| lab.row_lanes().iter().map(move |lanes| (p, lanes)))
         {
-            let weightless = run(&lab, lanes, &batch, 0.0, precision)?;
             let got = run_with(&lab, lanes, &batch, None, precision)?;
             let what = format!("{n_rows} rows, {n_atoms} atoms, {lanes} lanes, {precision:?}");
+            Tolerance { absolute, relative }.check(&format!("gradient of {what}"), &got.dheads, &want)?;
+            assert!(column(&got.row_losses, row_loss::CQL).iter().all(|cql| cql.to_bits() == 0), "no CQL of {what}");
+            let weightless = run(&lab, lanes, &batch, 0.0, precision)?;
+            assert!(column(&weightless.row_losses, row_loss::CQL).iter().all(|cql| *cql > 0.0), "CQL of {what}");
+            if device.backend_name() != "cpu" {
+                continue;
+            }
             assert_eq!(bits(&got.dheads), bits(&weightless.dheads), "gradient of {what}");
             assert_eq!(bits(&got.q), bits(&weightless.q), "Q of {what}");
             for part in [row_loss::WEIGHTED_CE, row_loss::TD, row_loss::SQUARED_GAP] {
                 let of = |got: &Got| bits(&column(&got.row_losses, part));
                 assert_eq!(of(&got), of(&weightless), "loss {part} of {what}");
             }
-            assert!(column(&weightless.row_losses, row_loss::CQL).iter().all(|cql| *cql > 0.0), "CQL of {what}");
-            assert!(column(&got.row_losses, row_loss::CQL).iter().all(|cql| cql.to_bits() == 0), "no CQL of {what}");
         }
     }
     Ok(())
