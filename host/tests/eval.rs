@@ -46,10 +46,10 @@ fn simulated(folder: &Path, name: &str, n_bars: u32, seed: u64) -> String {
     file
 }
 
-/// A short run; its folder.
+/// A short run, long enough for statistics of Q, which come every 50 steps; its folder.
 fn trained(folder: &Path, more: &[&str]) -> String {
     let run = path_in(folder, "run");
-    let short = ["--set", "epochs=4", "--set", "steps_per_epoch=4", "--set", "decay=0.5"];
+    let short = ["--set", "epochs=4", "--set", "steps_per_epoch=13", "--set", "decay=0.5"];
     done(&[&["train", "--preset", "tiny", "--quiet", "--out", &run], &short[..], more].concat());
     run
 }
