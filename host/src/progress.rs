@@ -121,6 +121,34 @@ impl Drop for Progress {
     }
 }
 
+/// Work of unknown length: on a terminal a spinner with its name and the time that it has taken, until it is dropped.
+pub struct Working(Option<ProgressBar>);
+
+impl Working {
+    /// Shows `what` is under way, such as `testing on 8,000 bars`.
+    pub fn start(what: impl Into<String>) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed_precise}");
+        spinner.set_style(style.expect("a valid template"));
+        spinner.set_message(what.into());
+        spinner.enable_steady_tick(TICK);
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(spinner.clone());
+        Self(Some(spinner))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if let Some(spinner) = &self.0 {
+            *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            spinner.finish_and_clear();
+        }
+    }
+}
+
 fn bar(total: Total, target: ProgressDrawTarget) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(u64::from(total.epochs)), target);
     let style = ProgressStyle::with_template("{spinner} epoch {pos}/{len} {bar:20} {elapsed_precise}  {wide_msg}");

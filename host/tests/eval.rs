@@ -134,7 +134,7 @@ fn another_file_is_traded_as_a_whole() {
     let short = simulated(folder.path(), "short.csv", 320, 4);
     assert_has(
         &refused(&["eval", "--checkpoint", &run, "--data", &short]),
-        &["short.csv: has 320 bars", "328 needed; give a longer file"],
+        &["short.csv: has 320 bars", "328 that are needed at least; give a longer file"],
     );
     assert_has(&refused(&["eval", "--checkpoint", &run, "--bar", "1h"]), &["--data FILE"]);
     assert_has(&refused(&["eval", "--checkpoint", folder.path().to_str().unwrap()]), &["is no run"]);

@@ -10,7 +10,7 @@ use crate::config::{Config, Preset};
 use crate::device::ledger;
 use crate::files::{WriteError, temporary_folder};
 use crate::interrupt::Interrupt;
-use crate::progress::{Progress, Total};
+use crate::progress::{Progress, Total, Working};
 use crate::run::RunFolder;
 use crate::run::plan::{PlanError, TrainPlan};
 use crate::train::Run;
@@ -57,9 +57,11 @@ impl Arguments {
         self.setup.check_outputs(&[("--docs", self.docs.as_ref()), ("--json", self.json.target())])?;
         ledger::reset();
         ledger::enable();
+        let working = Working::start(format!("taking {} steps under the ledger", self.steps));
         let plan = self.setup.resolve(global.device.into());
         let trained = plan.map_err(Error::from).and_then(|plan| self.train(plan));
         ledger::disable();
+        drop(working);
         let (plan, steps) = trained?;
 
         let audit = Audit::of(ledger::snapshot(), steps);

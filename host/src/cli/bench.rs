@@ -13,7 +13,7 @@ use crate::bench::{Rates, Timer};
 use crate::graph::shape_text;
 use crate::market::walk_forward::walk_forward;
 use crate::market::{Runner, Step};
-use crate::progress::{Progress, Status, Total};
+use crate::progress::{Progress, Status, Total, Working};
 use crate::run::plan::PlanError;
 use crate::text::shown;
 use crate::train::bookkeeping::Bookkeeping;
@@ -108,6 +108,7 @@ impl Arguments {
         self.setup.check_outputs(&[("--json", self.json.target())])?;
         let plan = self.setup.resolve(global.device.into())?;
         let series = &plan.series()?.bars;
+        let working = Working::start("measuring the step, its children and their kernels");
         let folds = walk_forward(series.len(), plan.config.folds, plan.config.episode_len as usize);
         let folds = folds.map_err(|source| PlanError::WalkForward { name: plan.bars[0].name.clone(), source })?;
         let mut trainer = Trainer::new(&plan.device, &plan.config, series)?;
@@ -127,6 +128,7 @@ impl Arguments {
         for name in names.into_iter().filter(|name| is_shown(name)) {
             measured.nodes.push(node(&trainer, name, &rates)?);
         }
+        drop(working);
         self.json.write(&measured)?;
         if self.json.to_standard_output() { Ok(()) } else { output::print(&text(&measured)) }
     }

@@ -9,6 +9,7 @@ use super::output::{self, Json, Target};
 use crate::data::inspect::Inspection;
 use crate::data::simulate::{HALF_SPREAD, MAKER_BP, Market, N_BARS_DEFAULT, N_BARS_MAX, Simulation, TAKER_BP};
 use crate::data::{self, BAR_LENGTHS, ReadOptions, Stamps};
+use crate::progress::Working;
 use crate::text::shown_path;
 
 /// Arguments of `data`.
@@ -101,7 +102,9 @@ impl Inspect {
         )?;
         output::distinct(&[("FILE", Some(&file)), ("--json", self.json.target())])?;
         output::places(&[("--json", self.json.target())])?;
+        let working = Working::start(format!("reading {}", shown_path(&self.file)));
         let reading = data::read(&self.file, &self.reading.options())?;
+        drop(working);
         let inspection = Inspection::new(&reading);
         self.json.write(&inspection)?;
         if !self.json.to_standard_output() {
@@ -147,7 +150,9 @@ impl Simulate {
         output::distinct(&written)?;
         output::places(&written[1..])?;
         let simulation = Simulation { market: self.sim, n_bars: self.bars, seed: self.seed };
+        let working = Working::start(format!("writing {}", shown_path(&self.out)));
         data::write_bars(&self.out, &simulation.bars())?;
+        drop(working);
         let simulated = Simulated {
             file: self.out.clone(),
             market: self.sim.name().to_owned(),

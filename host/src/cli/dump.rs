@@ -10,6 +10,7 @@ use super::{Error, Global};
 use crate::files::{WriteError, kind_of, temporary_folder};
 use crate::interrupt::Interrupt;
 use crate::market::walk_forward::walk_forward;
+use crate::progress::Working;
 use crate::text::shown_path;
 use crate::train::dump::{Before, DumpError, write};
 use crate::train::{TrainError, Trainer};
@@ -76,6 +77,7 @@ impl Arguments {
         let folder = temporary_folder(parent.unwrap_or(std::path::Path::new(".")), ".writing-").map_err(unwritable)?;
         let temporary = folder.path().join("step.safetensors");
 
+        let working = Working::start(format!("taking {} step(s)", self.steps));
         let folds = walk_forward(bars.len(), plan.config.folds, plan.config.episode_len as usize);
         let folds = folds.map_err(TrainError::from)?;
         let mut trainer = Trainer::new(&plan.device, &plan.config, bars)?;
@@ -95,6 +97,7 @@ impl Arguments {
             DumpError::File(error) => Error::Output { path: self.out.clone(), error: WriteError::writing(error) },
         })?;
         std::fs::rename(&temporary, &self.out).map_err(unwritable)?;
+        drop(working);
 
         let dumped = Dumped {
             file: &self.out,

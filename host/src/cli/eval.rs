@@ -9,6 +9,7 @@ use crate::data::{Stamps, format_time, length_name};
 use crate::eval::evaluation::Evaluation;
 use crate::eval::tear_sheet;
 use crate::interrupt::Interrupt;
+use crate::progress::Working;
 use crate::report;
 use crate::run::plan::{Begun, NamedBars, PlanError, known_deviations, read_files};
 use crate::run::{BarsRecord, CheckpointId, RunError, RunFolder, RunRecord};
@@ -59,10 +60,12 @@ impl Arguments {
         output::spares(&self.data.iter().map(|file| ("--data", file.clone())).collect::<Vec<_>>(), &written)?;
         output::spares_run(chosen.run.folder.path(), &written)?;
         output::places(&written)?;
+        let working = Working::start(format!("testing {}", shown_path(&self.checkpoint)));
         let mut evaluation = match &self.data {
             Some(path) => self.on_file(path, &chosen, global)?,
             None => on_own_tests(&chosen, global)?,
         };
+        drop(working);
         evaluation.notes.extend(chosen.notes);
         if let Some(out) = &self.out {
             self.report(out, chosen.run.folder.path(), &evaluation)?;

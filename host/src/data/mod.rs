@@ -130,7 +130,7 @@ impl Reading {
         }
         if self.bars.len() < n_bars_min {
             let (n, plural) = (self.bars.len(), if self.bars.len() == 1 { "" } else { "s" });
-            let reason = format!("has {n} bar{plural}, fewer than the {n_bars_min} needed");
+            let reason = format!("has {n} bar{plural}, fewer than the {n_bars_min} that are needed at least");
             return Err(DataError::new(&self.source.file, reason, "give a longer file"));
         }
         Ok((self.bars, self.repairs))

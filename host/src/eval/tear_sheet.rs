@@ -9,7 +9,7 @@ use crate::data::format_time;
 
 /// Width of the first column.
 const NAMES: usize = 26;
-/// Width of the others.
+/// Width of the others, two spaces before the text included; a longer text keeps them.
 const CELL: usize = 18;
 
 /// Everything: the result, the same on other terms, each fold.
@@ -99,7 +99,7 @@ fn folds(evaluation: &Evaluation) -> String {
 }
 
 fn line(name: &str, cells: impl IntoIterator<Item = String>) -> String {
-    let cells: String = cells.into_iter().map(|cell| format!("{cell:>CELL$}")).collect();
+    let cells: String = cells.into_iter().map(|cell| format!("{:>CELL$}", format!("  {cell}"))).collect();
     format!("{:<NAMES$}{cells}", name).trim_end().to_owned() + "\n"
 }
 
@@ -133,5 +133,14 @@ mod tests {
         assert_eq!(text.len(), NAMES + 2 * CELL + 1);
         assert!(text.starts_with("name   ") && text.ends_with("   -12.34 to 56.78\n"), "{text}");
         assert_eq!(line("alone", []), "alone\n");
+    }
+
+    #[test]
+    fn cells_wider_than_their_column_stay_apart() {
+        let wide = ["-10.88 to 18.92".to_owned(), "-202.34 to -157.52".to_owned(), "1".to_owned()];
+        assert_eq!(
+            line("95% interval", wide),
+            "95% interval                 -10.88 to 18.92  -202.34 to -157.52                 1\n"
+        );
     }
 }

@@ -215,7 +215,7 @@ impl RunFolder {
             match Checkpoint::open(&self.checkpoint_path(id)) {
                 Ok(checkpoint) => return Ok(Some(checkpoint)),
                 Err(error) => {
-                    tracing::warn!("taking an earlier checkpoint: {error}");
+                    tracing::warn!("{}: {}; taking the checkpoint before it", shown_path(&error.path), error.reason);
                     newest_error.get_or_insert(error);
                 }
             }

@@ -107,8 +107,12 @@ fn whole_lines<'a>(path: &Path, text: &'a str) -> Result<Vec<(&'a str, EpochMetr
     let of_line = |(number, line)| match serde_json::from_str(line) {
         Ok(metrics) => Ok((line, metrics)),
         Err(error) => {
+            // The parser's own "at line 1" is of the line alone.
+            let error = error.to_string();
+            let error = error.split(" at line ").next().unwrap_or_default();
             let reason = format!("line {} cannot be understood: {error}", number + 1usize);
-            Err(RunError::new(path, reason, "remove the line, or restore the file"))
+            let remedy = "restore the file from a copy, or remove that line, all lines behind it and the checkpoints of their epochs";
+            Err(RunError::new(path, reason, remedy))
         }
     };
     whole.lines().enumerate().map(of_line).collect()

@@ -143,7 +143,7 @@ fn files_that_are_no_bars_say_what_they_are() {
 #[test]
 fn too_few_bars_are_refused() {
     let error = read_plainly(PLAIN.as_bytes()).and_then(|r| r.accept(4)).expect_err("there are 3").to_string();
-    assert!(error.contains("has 3 bars, fewer than the 4 needed"), "{error}");
+    assert!(error.contains("has 3 bars, fewer than the 4 that are needed at least"), "{error}");
 }
 
 #[test]
