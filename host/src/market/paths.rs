@@ -21,7 +21,7 @@ pub const N_RANDOM: usize = 100;
 const RECORDS_BYTES: usize = 256 << 20;
 
 /// How many paths over a part of `n_bars` run side by side where nobody needs all of them at once: so many that their records
-/// have the room of [`RECORDS_BYTES`], but one at least.
+/// have the room of `RECORDS_BYTES`, but one at least.
 pub fn n_side_by_side(n_bars: usize) -> usize {
     (RECORDS_BYTES / (n_bars.max(1) * size_of::<BarRecord>())).max(1)
 }
