@@ -12,6 +12,11 @@ const TICK: Duration = Duration::from_millis(200);
 /// The bar that is on the terminal, so that log messages do not cut through it.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
+/// Puts a bar in that place, or clears it.
+fn show(bar: Option<&ProgressBar>) {
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = bar.cloned();
+}
+
 /// What is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {
@@ -70,7 +75,7 @@ impl Progress {
         }
         let bar = bar(total, ProgressDrawTarget::stderr());
         bar.enable_steady_tick(TICK);
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        show(Some(&bar));
         Self::new(total, Display::Bar(bar))
     }
 
@@ -115,7 +120,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Display::Bar(bar) = &self.to {
-            *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            show(None);
             bar.abandon();
         }
     }
@@ -135,7 +140,7 @@ impl Working {
         spinner.set_style(style.expect("a valid template"));
         spinner.set_message(what.into());
         spinner.enable_steady_tick(TICK);
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(spinner.clone());
+        show(Some(&spinner));
         Self(Some(spinner))
     }
 }
@@ -143,7 +148,7 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         if let Some(spinner) = &self.0 {
-            *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            show(None);
             spinner.finish_and_clear();
         }
     }

@@ -15,7 +15,7 @@ use host::device::Device;
 use host::interrupt::Interrupt;
 use host::metrics::EpochMetrics;
 use host::progress::{Progress, Total};
-use host::run::{BarsRecord, RunFolder, RunRecord};
+use host::run::{RunFolder, RunRecord};
 use host::train::Run;
 
 /// Of each of two folds.
@@ -90,19 +90,7 @@ fn a_run_keeps_its_numbers_and_nothing_else() {
     // Unchecked, since the checker's own records are not what is looked at; and on one core, since blocks of so few rows are not worth
     // the other's waking.
     let device = Device::cpu_with(ExecutorOptions { threads: 1, check: false, ..ExecutorOptions::default() });
-    let record = RunRecord {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: Vec::new(),
-        backend: device.backend_name().to_owned(),
-        device: device.info().name,
-        preset: Some(Preset::Tiny),
-        seed: config.seed,
-        config_fingerprint: config.fingerprint(),
-        data: None,
-        bars: BarsRecord::new(&bars),
-        notes: Vec::new(),
-        started: RunRecord::started_now(),
-    };
+    let record = RunRecord::new(&device, &config, Some(Preset::Tiny), &bars);
     let place = tempfile::tempdir().expect("a folder");
     let folder = RunFolder::create(Some(&place.path().join("run")), &config, &record).expect("a run's folder");
     let interrupt = &Interrupt::default();

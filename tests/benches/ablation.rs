@@ -24,7 +24,7 @@ use host::interrupt::Interrupt;
 use host::market::walk_forward::walk_forward;
 use host::metrics::EpochMetrics;
 use host::progress::{Progress, Total};
-use host::run::{BarsRecord, RunFolder, RunRecord};
+use host::run::{RunFolder, RunRecord};
 use host::train::{Run, RunEnd, Trainer};
 use serde::Serialize;
 
@@ -172,19 +172,7 @@ impl Arguments {
     fn run(&self, device: &Device, variant: &Variant, seed: u64) -> Result<Numbers, Failed> {
         let config = self.config(variant, seed)?;
         let (bars, parent) = (self.bars(&config)?, tempfile::tempdir()?);
-        let record = RunRecord {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: Vec::new(),
-            backend: device.backend_name().to_owned(),
-            device: device.info().name,
-            preset: Some(self.preset),
-            seed,
-            config_fingerprint: config.fingerprint(),
-            data: None,
-            bars: BarsRecord::new(&bars),
-            notes: Vec::new(),
-            started: RunRecord::started_now(),
-        };
+        let record = RunRecord::new(device, &config, Some(self.preset), &bars);
         let folder = RunFolder::create(Some(&parent.path().join("run")), &config, &record)?;
         let returns = self.data.is_none() && matches!(self.sim, Simulated::MeanReverting);
         let known = returns.then(|| deviations(&bars));

@@ -18,7 +18,7 @@ use crate::device::{Device, DeviceChoice};
 use crate::files;
 use crate::report::run::REPORT_FILE;
 use crate::run::plan::{Begun, LEAST_BARS, PlanError, Resume, TrainPlan, read_files, record_files, simulate};
-use crate::run::{BarsRecord, RunFolder, RunRecord};
+use crate::run::{RunFolder, RunRecord};
 use crate::text::shown;
 
 /// What is trained on what: configuration, data, seed.
@@ -158,19 +158,8 @@ impl Setup {
             series.notes.push(note);
         }
         let data = (!self.data.is_empty()).then(|| record_files(&self.data, &options)).transpose()?;
-        let record = RunRecord {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
-            backend: device.backend_name().to_owned(),
-            device: device.info().name,
-            preset,
-            seed: config.seed,
-            config_fingerprint: config.fingerprint(),
-            data,
-            bars: BarsRecord::new(&bars[0].bars),
-            notes: bars[0].notes.clone(),
-            started: RunRecord::started_now(),
-        };
+        let of_simulator = RunRecord::new(&device, &config, preset, &bars[0].bars);
+        let record = RunRecord { data, notes: bars[0].notes.clone(), ..of_simulator };
         let plan = TrainPlan { config, bars, device, record, out: None, resume: None };
         plan.check()?;
         Ok(plan)

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::RunError;
-use crate::config::Preset;
+use crate::config::{Config, Preset};
 use crate::data::{Bars, ReadOptions, Stamps, format_time};
+use crate::device::Device;
 use crate::files;
 
 /// What a run was started with; a resumption takes its data from here.
@@ -37,6 +38,25 @@ pub struct RunRecord {
     pub notes: Vec<String>,
     /// When it was started, UTC.
     pub started: String,
+}
+
+impl RunRecord {
+    /// Of a run that starts now, on bars of the simulator.
+    pub fn new(device: &Device, config: &Config, preset: Option<Preset>, bars: &Bars) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args().collect(),
+            backend: device.backend_name().to_owned(),
+            device: device.info().name,
+            preset,
+            seed: config.seed,
+            config_fingerprint: config.fingerprint(),
+            data: None,
+            bars: BarsRecord::new(bars),
+            notes: Vec::new(),
+            started: Self::started_now(),
+        }
+    }
 }
 
 /// A series in short. Times are starts of bars, nanoseconds since 1970-01-01 UTC.

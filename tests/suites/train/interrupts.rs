@@ -73,7 +73,10 @@ impl Pair {
 
 /// Whatever an epoch is at: collection, steps, boundary, validation.
 fn lives_that_end_anywhere_are_one(device: &Device) -> Outcome {
-    let pair = Pair::new(device, Config { epochs: 3, steps_per_epoch: 16, ..config() })?;
+    let config = Config { epochs: 3, steps_per_epoch: 16, ..config() };
+    // Once more for its time: a GPU's first load of the kernels compiles them.
+    Pair::new(device, config.clone())?;
+    let pair = Pair::new(device, config)?;
     let mut n_interrupted = 0;
     for share in [0.11, 0.37, 0.5, 0.23] {
         let (interrupt, moment) = (Interrupt::default(), pair.took.mul_f64(share));
@@ -90,8 +93,7 @@ fn lives_that_end_anywhere_are_one(device: &Device) -> Outcome {
         n_interrupted += 1;
         println!("stopped after {moment:?} of {:?}, at {:?}", pair.took, pair.newest()?);
     }
-    // The first run may have taken longer than the others: a GPU's first load of the kernels compiles them.
-    ensure!(n_interrupted >= 1, "no life was interrupted");
+    ensure!(n_interrupted >= 2, "{n_interrupted} lives were interrupted");
     pair.end()
 }
 

@@ -10,7 +10,7 @@ use host::device::Device;
 use host::interrupt::Interrupt;
 use host::metrics::{EpochMetrics, EpochTimes};
 use host::progress::{Progress, Total};
-use host::run::{BarsRecord, Checkpoint, CheckpointId, RunFolder, RunRecord};
+use host::run::{Checkpoint, CheckpointId, RunFolder, RunRecord};
 use host::train::{Run, RunEnd, TrainError};
 use onegraph_tests::{Failed, Outcome, ensure};
 
@@ -41,19 +41,7 @@ pub fn bars(config: &Config) -> Bars {
 
 /// A new run's folder.
 pub fn folder(path: &Path, config: &Config, device: &Device) -> Result<RunFolder, Failed> {
-    let record = RunRecord {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: Vec::new(),
-        backend: device.backend_name().to_owned(),
-        device: device.info().name,
-        preset: Some(Preset::Tiny),
-        seed: config.seed,
-        config_fingerprint: config.fingerprint(),
-        data: None,
-        bars: BarsRecord::new(&bars(config)),
-        notes: Vec::new(),
-        started: RunRecord::started_now(),
-    };
+    let record = RunRecord::new(device, config, Some(Preset::Tiny), &bars(config));
     Ok(RunFolder::create(Some(path), config, &record)?)
 }
 

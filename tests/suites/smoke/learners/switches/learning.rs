@@ -7,6 +7,23 @@ use super::super::{ensure_learns, ensure_only_on, ensure_part_of_u, moves};
 use super::{Beside, Switch};
 use crate::tensors::Tensors;
 
+/// What IQL's switch reaches; PopArt's, on top of IQL, all of it but the first: Q of the actions taken.
+static IQL: [&str; 13] = [
+    "q_taken",
+    "iql.",
+    "iql_high.",
+    "iql_low.",
+    "d_iql.",
+    "popart.",
+    "v_high",
+    "v_low",
+    "head_losses.2",
+    "head_losses.3",
+    "isv.10",
+    "isv.19",
+    "isv.20",
+];
+
 pub static SWITCHES: [Switch; 14] = [
     Switch {
         name: "cql",
@@ -45,21 +62,7 @@ pub static SWITCHES: [Switch; 14] = [
         with: &["learners.popart=true"],
         step: 3,
         beside: Beside::AtNothing(&["beta_adv=0"]),
-        own: &[
-            "iql.",
-            "iql_high.",
-            "iql_low.",
-            "d_iql.",
-            "popart.",
-            "q_taken",
-            "v_high",
-            "v_low",
-            "head_losses.2",
-            "head_losses.3",
-            "isv.10",
-            "isv.19",
-            "isv.20",
-        ],
+        own: &IQL,
         shows: |on, off| {
             ensure_only_on(on, off, &["v_high", "v_low", "popart.after.mean"])?;
             ensure_learns(on, off, "iql_high.out.weight")?;
@@ -75,20 +78,7 @@ pub static SWITCHES: [Switch; 14] = [
         with: &["learners.iql=true", "beta_adv=0"],
         step: 3,
         beside: Beside::On,
-        own: &[
-            "iql.",
-            "iql_high.",
-            "iql_low.",
-            "d_iql.",
-            "popart.",
-            "v_high",
-            "v_low",
-            "head_losses.2",
-            "head_losses.3",
-            "isv.10",
-            "isv.19",
-            "isv.20",
-        ],
+        own: IQL.split_at(1).1,
         shows: |on, off| {
             ensure_only_on(on, off, &["popart.before.mean", "popart.after.mean", "popart.after.square"])?;
             ensure!(on.isv(isv::POPART_MEAN)? != 0.0 && on.isv(isv::POPART_STD)? != 1.0, "PopArt stands");
