@@ -124,6 +124,14 @@ pub enum DeviceError {
     },
 }
 
+impl DeviceError {
+    /// Whether it is of what was asked for, or of the machine as it was found, and nothing that failed at work: a device that
+    /// is not there or cannot run the kernels.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Driver(_) | Self::NoDevice { .. } | Self::BadIndex(_) | Self::NoImage { .. })
+    }
+}
+
 impl From<cuda_std::cpu::Fault> for DeviceError {
     fn from(fault: cuda_std::cpu::Fault) -> Self {
         Self::Fault(Box::new(fault))

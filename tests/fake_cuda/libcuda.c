@@ -26,7 +26,6 @@ static Stream *streams[256];
 static int n_streams, live, retained;
 static size_t used;
 static __thread int current;
-static __thread int capture_mode;
 
 static void broken(const char *rule) {
     fprintf(stderr, "fake driver: broken rule: %s\n", rule);
@@ -59,7 +58,7 @@ static Stream *capture_of_this_thread(void) {
 static Status begin(const char *name, int unsafe) {
     if (!current) return INVALID_CONTEXT;
     Stream *capture = capture_of_this_thread();
-    if (unsafe && capture && capture_mode != 2) {
+    if (unsafe && capture) {
         capture->invalidated = 1;
         return CAPTURE_UNSUPPORTED;
     }
@@ -119,12 +118,6 @@ Status cuDevicePrimaryCtxRelease_v2(int device) {
     return OK;
 }
 Status cuCtxSetCurrent(void *context) { current = context != NULL; return OK; }
-Status cuThreadExchangeStreamCaptureMode(int *mode) {
-    int before = capture_mode;
-    capture_mode = *mode;
-    *mode = before;
-    return OK;
-}
 
 Status cuMemGetInfo_v2(size_t *free, size_t *total) {
     *total = number("FAKE_CUDA_MEMORY", 1 << 20);

@@ -6,6 +6,7 @@ mod driver;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_driver::ledger::{self, Phase};
 use cuda_std::shape::LaunchShape;
@@ -59,7 +60,8 @@ scenarios! {
     case_x_a_failed_capture_leaves_the_device_usable [];
     case_x_a_driver_error_in_a_capture_is_told_and_over [("FAKE_CUDA_FAIL", "cuLaunchKernel:2:719")];
     case_x_a_capture_that_the_driver_invalidates_is_one_error [("FAKE_CUDA_FAIL", "cuStreamEndCapture:1:901")];
-    case_x_memory_and_other_threads_during_a_capture [];
+    case_x_memory_comes_and_goes_while_a_child_is_recorded [];
+    case_x_another_thread_works_during_a_capture [];
     out_of_memory_tells_the_numbers [("FAKE_CUDA_MEMORY", "1000000")];
     an_old_gpu_is_refused [("FAKE_CUDA_CC", "75")];
     hopper_gets_its_image [("FAKE_CUDA_CC", "90")];
@@ -260,18 +262,39 @@ mod scenario {
         assert_usable(&device);
     }
 
-    pub fn case_x_memory_and_other_threads_during_a_capture() {
+    pub fn case_x_memory_comes_and_goes_while_a_child_is_recorded() {
         let device = open();
         let (a, b) = two_buffers(&device);
         let child = ChildGraph::capture(&device, "disturbed", &KERNELS, |recorder| {
             recorder.launch(SHAPE, copy_f32::launch(a.view(), b.view_mut(), 1.0))?;
             drop(device.upload(&[1u8; 100])?);
             drop(device.module(&KERNELS)?);
-            std::thread::scope(|scope| scope.spawn(|| assert_usable(&device)).join()).expect("the other thread works");
             assert_usable(&device);
             recorder.launch(SHAPE, copy_f32::launch(b.view(), a.view_mut(), 1.0))
         });
         assert!(ParentGraph::compose(&device, vec![child.expect("the capture goes on")]).is_ok());
+    }
+
+    /// While this thread captures again and again, another allocates, copies, loads, launches and captures.
+    pub fn case_x_another_thread_works_during_a_capture() {
+        let device = open();
+        let (a, b) = two_buffers(&device);
+        let captured = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut n_done = 0;
+                while n_done == 0 || !captured.load(Ordering::Relaxed) {
+                    assert_usable(&device);
+                    n_done += 1;
+                }
+                n_done
+            });
+            for _ in 0..50 {
+                child(&device, "disturbed", &a, &b, 60).expect("the other thread's calls do not break it");
+            }
+            captured.store(true, Ordering::Relaxed);
+            assert!(other.join().expect("the other thread works") > 1);
+        });
     }
 
     pub fn out_of_memory_tells_the_numbers() {
@@ -306,7 +329,8 @@ mod scenario {
 
     pub fn the_jit_compilers_log_is_in_the_error() {
         let images = Images { name: "broken-kernels", sm_80: "NOT PTX", sm_90a: "NOT PTX" };
-        let text = open().module(&images).err().expect("the image is broken").to_string();
+        let module = open().module(&images).expect("nothing is loaded yet");
+        let text = module.load_all().expect_err("the image is broken").to_string();
         assert_has(
             &text,
             &["cuModuleLoadDataEx", "CUDA_ERROR_INVALID_PTX (218)", "broken-kernels", "sm_90a", "ptxas fatal"],

@@ -1,6 +1,7 @@
 //! Child graphs, their order, and the parent's replay.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_driver::ledger;
 use cuda_std::cpu::ExecutorOptions;
@@ -28,7 +29,7 @@ fn main() {
         case("case_x_an_error_in_a_capture_leaves_the_device_usable", case_x_an_error_in_a_capture),
         case("case_x_a_panic_in_a_capture_leaves_the_device_usable", case_x_a_panic_in_a_capture),
         case("case_x_another_thread_works_during_a_capture", case_x_another_thread_works_during_a_capture),
-        case("memory_may_come_and_go_during_a_capture", memory_may_come_and_go_during_a_capture),
+        case("memory_may_come_and_go_while_a_child_is_recorded", memory_may_come_and_go_while_a_child_is_recorded),
         case("graphs_that_cannot_be_are_refused", graphs_that_cannot_be_are_refused),
         case("a_stream_or_memory_of_another_device_is_refused", a_stream_or_memory_of_another_device_is_refused),
         case("the_description_survives_json_and_shows_in_dot", the_description_survives_json_and_shows_in_dot),
@@ -218,20 +219,31 @@ fn case_x_a_panic_in_a_capture(device: &Device) -> Outcome {
     assert_usable(device)
 }
 
+/// While this thread captures again and again, another allocates, copies, loads, launches and captures.
 fn case_x_another_thread_works_during_a_capture(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
-    let graph = ChildGraph::capture(device, "disturbed", &KERNELS, |recorder| {
-        recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(a.view(), b.view_mut(), 7.0))?;
-        let other = std::thread::scope(|scope| scope.spawn(|| assert_usable(device)).join());
+    let captured = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !captured.load(Ordering::Relaxed) {
+                assert_usable(device)?;
+            }
+            assert_usable(device)
+        });
+        let first = child(device, "first", &[(&a, &b, 3.0), (&b, &a, 1.0)]);
+        let copies: Vec<_> = [(&a, &b, 2.0), (&b, &a, 0.5)].repeat(50);
+        let graphs: Result<Vec<_>, _> = (0..20).map(|n| child(device, &n.to_string(), &copies)).collect();
+        captured.store(true, Ordering::Relaxed);
+        let other = other.join();
         assert!(matches!(other, Ok(Ok(()))), "the other thread failed: {other:?}");
-        recorder.launch(LaunchShape::cover(LEN, 128), copy_f32::launch(b.view(), a.view_mut(), 1.0))
-    })?;
-    ParentGraph::compose(device, vec![graph])?.launch(&device.stream()?)?;
-    assert_eq!(a.read()?, [7.0; LEN]);
-    Ok(())
+        let children = std::iter::once(first?).chain(graphs?).collect();
+        ParentGraph::compose(device, children)?.launch(&device.stream()?)?;
+        assert_eq!((a.read()?, b.read()?), (vec![3.0; LEN], vec![6.0; LEN]));
+        Ok(())
+    })
 }
 
-fn memory_may_come_and_go_during_a_capture(device: &Device) -> Outcome {
+fn memory_may_come_and_go_while_a_child_is_recorded(device: &Device) -> Outcome {
     let [a, b] = buffers(device)?;
     let graph = ChildGraph::capture(device, "allocates", &KERNELS, |recorder| {
         drop(device.alloc::<f32>(LEN)?);

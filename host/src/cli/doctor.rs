@@ -178,7 +178,7 @@ fn gpu_found(device: &Device) -> Check {
 
 /// Loads the image, which makes the driver compile it.
 fn kernels_on_gpu(device: &Device) -> Check {
-    match device.module(&KERNELS) {
+    match device.module(&KERNELS).and_then(|module| module.load_all().map(|()| module)) {
         Ok(module) => Check::ok(KERNELS_ON_GPU, format!("image {} loads", module.image())),
         Err(error) => Check::missing(KERNELS_ON_GPU, error.to_string(), "cargo build"),
     }

@@ -1,7 +1,7 @@
 //! The command line.
 //!
 //! Results go to standard output or files, logs to standard error. Exit codes: 0 done; 1 the work failed; 2 wrong
-//! arguments, configuration or input.
+//! arguments, configuration or input, or a device that is not there.
 
 mod audit;
 mod bench;
@@ -132,14 +132,15 @@ enum Error {
 }
 
 impl Error {
-    /// 2 for what the caller asked for wrongly, 1 for what failed.
+    /// 2 for what the caller asked for wrongly or the machine does not have, 1 for what failed.
     fn exit_code(&self) -> u8 {
         match self {
             Self::Data(error) if error.bad_input => 2,
             Self::Output { error, .. } if error.bad_path => 2,
             Self::Plan(error) if error.is_bad_input() => 2,
             Self::Train(error) if error.is_bad_input() => 2,
-            Self::Device(DeviceError::BadIndex(_)) | Self::Arguments(_) | Self::Run(_) => 2,
+            Self::Device(error) if error.is_bad_input() => 2,
+            Self::Arguments(_) | Self::Run(_) => 2,
             Self::Data(_) | Self::Plan(_) | Self::Train(_) | Self::Device(_) => 1,
             Self::Output { .. } | Self::StandardOutput(_) | Self::Failed(_) => 1,
         }

@@ -34,7 +34,7 @@ use crate::error::DeviceError;
 use crate::images::Images;
 use cpu::CpuDevice;
 use cuda::{CudaDevice, CudaModule, CudaStream};
-pub(crate) use replay::{Executable, Recorded, Recording, ShapedLaunch};
+pub(crate) use replay::{Executable, Recorded, ShapedLaunch};
 
 /// Which device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,7 +207,8 @@ impl Device {
         Ok(Pinned::new(host, memory, len))
     }
 
-    /// Loads the best of `images` that this device runs, as a module of its own.
+    /// The best of `images` that this device runs, as a module of its own. Its kernels are loaded when they are first launched or
+    /// captured.
     #[track_caller]
     pub fn module(&self, images: &Images) -> Result<Module, DeviceError> {
         match &self.backend {
@@ -215,7 +216,7 @@ impl Device {
                 ledger::record("cpu:cuModuleLoadDataEx", 0);
                 Ok(Module::cpu(cpu.id(), images))
             }
-            Backend::Cuda(cuda) => Ok(Module::cuda(CudaModule::load(cuda.clone(), images)?)),
+            Backend::Cuda(cuda) => Ok(Module::cuda(CudaModule::new(cuda.clone(), images)?)),
         }
     }
 

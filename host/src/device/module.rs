@@ -7,7 +7,7 @@ use super::cuda::CudaModule;
 use crate::error::DeviceError;
 use crate::images::Images;
 
-/// One loading of a crate's kernels.
+/// A crate's kernels on a device.
 pub struct Module {
     pub(super) backend: Backend,
 }
@@ -51,6 +51,15 @@ impl Module {
         Self { backend: Backend::Cuda(Arc::new(module)) }
     }
 
+    /// Loads every kernel now, which makes a driver compile it, and nothing on the CPU.
+    #[track_caller]
+    pub fn load_all(&self) -> Result<(), DeviceError> {
+        match &self.backend {
+            Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(module) => module.load_all(),
+        }
+    }
+
     /// The opening of a device that the module was loaded on.
     pub(super) fn device_id(&self) -> u64 {
         match &self.backend {
@@ -67,7 +76,7 @@ impl Module {
         }
     }
 
-    /// Which image was loaded: `sm_80`, `sm_90a`, or `cpu`.
+    /// Which image it is of: `sm_80`, `sm_90a`, or `cpu`.
     pub fn image(&self) -> &'static str {
         match &self.backend {
             Backend::Cpu(_) => "cpu",

@@ -7,21 +7,12 @@ use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
 use super::cpu::CpuDevice;
-use super::cuda::{Capture, CapturedGraph, ExecutableGraph};
-use super::module::CpuModule;
+use super::cuda::{CapturedGraph, ExecutableGraph};
 use super::{Backend, Device, Module, Stream, module, stream};
 use crate::error::DeviceError;
 
 /// A kernel with its arguments and the shape of its launch.
 pub(crate) type ShapedLaunch = (LaunchShape, Launch);
-
-/// Where a launch is recorded.
-pub(crate) enum Recording<'a> {
-    /// Nothing but the caller's list: this CPU replays launches. The kernels are of this module.
-    Cpu(&'a CpuDevice, &'a CpuModule),
-    /// A capture of the driver's.
-    Cuda(&'a Capture),
-}
 
 /// What a recording left behind.
 pub(crate) enum Recorded {
@@ -49,21 +40,26 @@ impl Device {
         }
     }
 
-    /// Lets `record` record launches of `module`'s kernels.
+    /// Refuses a launch that cannot run on this device as it is.
+    pub(crate) fn check(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
+        let id = match &self.backend {
+            Backend::Cpu(device) => device.id(),
+            Backend::Cuda(device) => device.id(),
+        };
+        super::launch::check(id, shape, launch)
+    }
+
+    /// Records launches of `module`'s kernels, each of which `check` has passed.
     #[track_caller]
-    pub(crate) fn record(
-        &self,
-        module: &Module,
-        record: impl FnOnce(Recording<'_>) -> Result<(), DeviceError>,
-    ) -> Result<Recorded, DeviceError> {
+    pub(crate) fn record(&self, module: &Module, launches: &[ShapedLaunch]) -> Result<Recorded, DeviceError> {
         match (&self.backend, &module.backend) {
             (Backend::Cuda(device), module::Backend::Cuda(module)) => {
-                let capture = |capture: &Capture| record(Recording::Cuda(capture));
-                Ok(Recorded::Cuda(CapturedGraph::capture(device, module.clone(), capture)?))
+                Ok(Recorded::Cuda(CapturedGraph::capture(device, module.clone(), launches)?))
             }
-            (Backend::Cpu(device), module::Backend::Cpu(module)) => {
+            (Backend::Cpu(_), module::Backend::Cpu(module)) => {
                 ledger::record("cpu:cuStreamBeginCapture_v2", 0);
-                record(Recording::Cpu(device, module)).map(|()| Recorded::Cpu)
+                launches.iter().try_for_each(|(_, launch)| module.check(launch.info().name))?;
+                Ok(Recorded::Cpu)
             }
             _ => Err(DeviceError::Graph(format!("module `{}` is of another kind of device", module.name()))),
         }
@@ -89,22 +85,6 @@ impl Device {
                 let graphs: Vec<CapturedGraph> = recordings.into_iter().filter_map(graph).collect();
                 Ok(Executable::Cuda(ExecutableGraph::compose(device, &graphs, dependencies)?))
             }
-        }
-    }
-}
-
-impl Recording<'_> {
-    /// Checks a launch and records it.
-    #[track_caller]
-    pub(crate) fn launch(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
-        let device = match self {
-            Self::Cpu(device, _) => device.id(),
-            Self::Cuda(capture) => capture.device_id(),
-        };
-        super::launch::check(device, shape, launch)?;
-        match self {
-            Self::Cpu(_, module) => module.check(launch.info().name),
-            Self::Cuda(capture) => capture.launch(shape, launch),
         }
     }
 }
@@ -135,8 +115,7 @@ impl Executable {
         }
     }
 
-    /// For each recording the module that it was recorded with, and the module of each of its kernels as the driver
-    /// tells it; nothing on the CPU, where there are no modules.
+    /// For each recording the module that was loaded for it, and the module of each of its kernels as the driver tells it; nothing on the CPU, where there are no modules.
     #[track_caller]
     pub(crate) fn modules(&self) -> Result<Vec<(usize, Vec<usize>)>, DeviceError> {
         match self {

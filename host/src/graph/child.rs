@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 
-use crate::device::{Device, Module, Recorded, Recording, ShapedLaunch};
+use crate::device::{Device, Module, Recorded, ShapedLaunch};
 use crate::error::DeviceError;
 use crate::images::Images;
 
@@ -19,17 +19,17 @@ pub struct ChildGraph {
     pub(super) module: Module,
 }
 
-/// Takes the launches of a child graph while it is captured.
+/// Takes the launches of a child graph.
 pub struct Recorder<'a> {
-    recording: Recording<'a>,
-    launches: &'a RefCell<Vec<ShapedLaunch>>,
+    device: &'a Device,
+    launches: RefCell<Vec<ShapedLaunch>>,
 }
 
 impl ChildGraph {
-    /// Captures what `record` launches, from a module loaded for this child alone.
+    /// Captures what `record` launches, from a module loaded for this child alone, with its kernels alone.
     ///
-    /// Nothing runs yet. An error or a panic in `record` ends the capture and leaves the device usable. Other threads may
-    /// use the device meanwhile.
+    /// Nothing runs yet. What was launched is captured when `record` has returned, so that `record` may use the device; an
+    /// error or a panic in it, or of the capture, leaves the device usable. Other threads may use the device meanwhile.
     #[track_caller]
     pub fn capture(
         device: &Device,
@@ -39,14 +39,14 @@ impl ChildGraph {
     ) -> Result<Self, DeviceError> {
         let name = name.into();
         let in_child = |source| DeviceError::Capture { child: name.clone(), source: Box::new(source) };
-        let module = device.module(images).map_err(in_child)?;
-        let launches = RefCell::new(Vec::new());
-        let recorded = device.record(&module, |recording| record(&Recorder { recording, launches: &launches }));
-        let recorded = recorded.map_err(in_child)?;
-        let launches = launches.into_inner();
+        let recorder = Recorder { device, launches: RefCell::default() };
+        record(&recorder).map_err(in_child)?;
+        let launches = recorder.launches.into_inner();
         if launches.is_empty() {
             return Err(in_child(DeviceError::Graph("it launches no kernel; leave the child out".into())));
         }
+        let module = device.module(images).map_err(in_child)?;
+        let recorded = device.record(&module, &launches).map_err(in_child)?;
         Ok(Self { name, device: device.clone(), recorded, launches, module })
     }
 
@@ -58,9 +58,8 @@ impl ChildGraph {
 
 impl Recorder<'_> {
     /// Records a launch, which runs after those recorded before it.
-    #[track_caller]
     pub fn launch(&self, shape: LaunchShape, launch: Launch) -> Result<(), DeviceError> {
-        self.recording.launch(shape, &launch)?;
+        self.device.check(shape, &launch)?;
         self.launches.borrow_mut().push((shape, launch));
         Ok(())
     }

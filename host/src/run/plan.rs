@@ -91,7 +91,7 @@ impl PlanError {
             Self::Config(_) | Self::Memory(_) | Self::WalkForward { .. } | Self::Usage(_) => true,
             Self::Run(error) => error.bad_input,
             Self::Data(error) => error.bad_input,
-            Self::Device(error) => matches!(error, DeviceError::BadIndex(_)),
+            Self::Device(error) => error.is_bad_input(),
         }
     }
 }

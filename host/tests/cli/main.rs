@@ -53,7 +53,7 @@ fn doctor_tells_what_is_wrong_with_the_kernel_compiler_that_was_named() {
 #[test]
 fn doctor_fails_when_the_gpu_that_was_asked_for_is_missing() {
     let output = onegraph(&["doctor", "--device", "cuda"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert_has(&stderr(&output), &["error: no CUDA driver found", "ONEGRAPH_LIBCUDA", "--device cpu"]);
     let text = stdout(&output);
     assert!(!text.contains("works on the"), "{text}");
@@ -213,6 +213,11 @@ fn wrong_arguments_and_places_exit_with_two() {
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
     assert_has(&stderr(&output), &["ONEGRAPH_DEVICE_INDEX", "`first`"]);
+    for name in ["graph", "audit", "bench", "train"] {
+        let output = onegraph(&[name, "--device", "cuda", "--preset", "tiny"]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", stderr(&output));
+        assert_has(&stderr(&output), &["no CUDA driver found", "--device cpu"]);
+    }
 }
 
 /// Where help and version find no room, as results that are printed.

@@ -3,13 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cuda_std::launch::Launch;
-use cuda_std::shape::LaunchShape;
 use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
 
 use super::module::CudaModule;
 use super::stream::{self, CudaStream};
-use super::{CAPTURES, CudaDevice, StreamHandle, sys};
+use super::{CudaDevice, StreamHandle, sys};
+use crate::device::ShapedLaunch;
 use crate::error::DeviceError;
 
 /// A graph that was captured, with the module that its functions are of.
@@ -38,9 +37,8 @@ struct Graph {
 unsafe impl Send for Graph {}
 
 /// A capture under way on this thread. Dropping it ends the capture, whatever became of it.
-pub(crate) struct Capture {
+struct Capture {
     stream: StreamHandle,
-    module: Arc<CudaModule>,
     device: Arc<CudaDevice>,
     under_way: bool,
     /// A capture in thread-local mode must end on the thread that began it, so the value is not `Send`.
@@ -48,54 +46,41 @@ pub(crate) struct Capture {
 }
 
 impl CapturedGraph {
-    /// Captures what `record` launches, with functions of `module`.
+    /// Captures these launches, with functions of `module`, which are loaded before the capture begins.
     ///
-    /// Thread-local mode: other threads may use the driver meanwhile. A capture that fails, by an error of the driver or
-    /// of `record`, or a panic, is ended and leaves the context usable.
+    /// Thread-local mode: other threads may use the driver meanwhile, and this one does nothing but launch. A capture that
+    /// fails is ended and leaves the context usable.
     #[track_caller]
     pub(crate) fn capture(
         device: &Arc<CudaDevice>,
         module: Arc<CudaModule>,
-        record: impl FnOnce(&Capture) -> Result<(), DeviceError>,
+        launches: &[ShapedLaunch],
     ) -> Result<Self, DeviceError> {
-        let mut capture = Capture::begin(device, module)?;
-        let recorded = record(&capture);
+        module.prepare(launches.iter())?;
+        let mut capture = Capture::begin(device)?;
+        let launched = launches.iter().try_for_each(|(shape, launch)| module.launch(capture.stream, *shape, launch));
         let ended = capture.end();
-        recorded?;
-        Ok(Self { graph: ended?, module: capture.module.clone() })
+        launched?;
+        Ok(Self { graph: ended?, module })
     }
 }
 
 impl Capture {
     #[track_caller]
-    fn begin(device: &Arc<CudaDevice>, module: Arc<CudaModule>) -> Result<Self, DeviceError> {
+    fn begin(device: &Arc<CudaDevice>) -> Result<Self, DeviceError> {
         let _entered = device.enter()?;
         let stream = stream::create()?;
-        let mut capture = Self { stream, module, device: device.clone(), under_way: false, this_thread: PhantomData };
+        let mut capture = Self { stream, device: device.clone(), under_way: false, this_thread: PhantomData };
         // SAFETY: the stream is new, so nothing captures it.
         let status = unsafe { sys::cuStreamBeginCapture_v2(stream.0, sys::CAPTURE_THREAD_LOCAL) };
         status.check("cuStreamBeginCapture_v2", || "beginning a capture".into())?;
-        CAPTURES.set(CAPTURES.get() + 1);
         capture.under_way = true;
         Ok(capture)
-    }
-
-    /// The device whose launches are captured.
-    pub(crate) fn device_id(&self) -> u64 {
-        self.device.id()
-    }
-
-    /// Records a launch.
-    #[track_caller]
-    pub(crate) fn launch(&self, shape: LaunchShape, launch: &Launch) -> Result<(), DeviceError> {
-        let _entered = self.device.enter()?;
-        self.module.launch(self.stream, shape, launch)
     }
 
     #[track_caller]
     fn end(&mut self) -> Result<Graph, DeviceError> {
         self.under_way = false;
-        CAPTURES.set(CAPTURES.get() - 1);
         let _entered = self.device.enter_to_drop()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the capture was begun on this stream and this thread (`this_thread` keeps `Capture` from being `Send`),
@@ -176,8 +161,7 @@ impl ExecutableGraph {
         Ok(())
     }
 
-    /// For each child the module that it was captured with, and the module of each of its kernel nodes, as the driver
-    /// tells it.
+    /// For each child the module that was loaded for it, and the module of each of its kernel nodes, as the driver tells it.
     #[track_caller]
     pub(crate) fn modules(&self) -> Result<Vec<(usize, Vec<usize>)>, DeviceError> {
         let _entered = self.device.enter()?;

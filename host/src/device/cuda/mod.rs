@@ -7,6 +7,7 @@ mod choose;
 mod graph;
 mod memory;
 mod module;
+mod ptx;
 mod stream;
 mod sys;
 
@@ -21,7 +22,7 @@ use cust::device::DeviceAttribute;
 use cust::error::{CudaError, CudaResult};
 use cust::sys::CUstream;
 
-pub(crate) use graph::{Capture, CapturedGraph, ExecutableGraph};
+pub(crate) use graph::{CapturedGraph, ExecutableGraph};
 pub(crate) use module::CudaModule;
 use stream::ListedStream;
 pub(crate) use stream::{CudaEvent, CudaStream};
@@ -60,15 +61,11 @@ unsafe impl Sync for StreamHandle {}
 thread_local! {
     /// The `CudaDevice::id` whose context is current on this thread.
     static CURRENT: Cell<u64> = const { Cell::new(0) };
-    /// Captures under way on this thread.
-    static CAPTURES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it lives, the device's context is current on this thread, the ledger knows the place of the calls, and, if this
-/// thread is capturing, calls that a capture forbids are allowed: none of ours conflicts with it.
+/// While it lives, the device's context is current on this thread, and the ledger knows the place of the calls.
 struct Entered {
     place: Option<Option<&'static Location<'static>>>,
-    capture_mode: Option<u32>,
 }
 
 impl CudaDevice {
@@ -153,15 +150,12 @@ impl CudaDevice {
     fn enter_to_drop(&self) -> Result<Entered, DeviceError> {
         let caller = Location::caller();
         let place = ledger::is_enabled().then(|| ledger::place(Some(caller)));
-        let mut entered = Entered { place, capture_mode: None };
+        let entered = Entered { place };
         if CURRENT.get() != self.id {
             // SAFETY: the context is retained as long as `self` lives.
             let status = unsafe { sys::cuCtxSetCurrent(self.context.as_raw()) };
             status.check("cuCtxSetCurrent", || format!("using {} from this thread", self.info.name))?;
             CURRENT.set(self.id);
-        }
-        if CAPTURES.get() > 0 {
-            entered.capture_mode = Some(exchange_capture_mode(sys::CAPTURE_RELAXED)?);
         }
         Ok(entered)
     }
@@ -219,20 +213,7 @@ impl Drop for Entered {
         if let Some(place) = self.place {
             ledger::place(place);
         }
-        if let Some(mode) = self.capture_mode {
-            // Restoring a mode that the driver gave out cannot fail in a way that the caller could mend.
-            let _ = exchange_capture_mode(mode);
-        }
     }
-}
-
-/// Sets this thread's capture mode and returns the one before.
-fn exchange_capture_mode(mode: u32) -> Result<u32, DeviceError> {
-    let mut mode = mode;
-    // SAFETY: the pointer is valid for reading and writing.
-    let status = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
-    status.check("cuThreadExchangeStreamCaptureMode", || "working beside a capture".into())?;
-    Ok(mode)
 }
 
 /// Gives a result of `cust`'s the name of its call.

@@ -8,7 +8,9 @@ use cuda_std::launch::Launch;
 use cuda_std::shape::LaunchShape;
 use cust::sys::{CUfunction, CUmodule};
 
+use super::ptx::Ptx;
 use super::{CudaDevice, StreamHandle, choose, lock, sys};
+use crate::device::ShapedLaunch;
 use crate::error::{DeviceError, ShapeText};
 use crate::images::Images;
 
@@ -17,18 +19,25 @@ const DEFAULT_SHARED_BYTES: u32 = 48 * 1024;
 /// Room for the JIT compiler's messages, bytes.
 const JIT_LOG_BYTES: usize = 8 * 1024;
 
-/// One loading of an image.
+/// An image on a device. Kernels are loaded when they are first asked for.
 pub(crate) struct CudaModule {
-    raw: CUmodule,
     name: &'static str,
     image: &'static str,
+    text: &'static str,
     device: Arc<CudaDevice>,
-    functions: Mutex<HashMap<&'static str, Function>>,
+    loaded: Mutex<Loaded>,
 }
 // SAFETY: the driver's handles may be used from any thread.
 unsafe impl Send for CudaModule {}
-// SAFETY: as above; the function table is behind a lock.
+// SAFETY: as above; what is loaded is behind a lock.
 unsafe impl Sync for CudaModule {}
+
+/// What the driver holds of an image.
+#[derive(Default)]
+struct Loaded {
+    modules: Vec<CUmodule>,
+    functions: HashMap<&'static str, Function>,
+}
 
 #[derive(Clone, Copy)]
 struct Function {
@@ -39,16 +48,61 @@ struct Function {
 }
 
 impl CudaModule {
-    /// Loads the best of `images` that the device runs.
-    #[track_caller]
-    pub(crate) fn load(device: Arc<CudaDevice>, images: &Images) -> Result<Self, DeviceError> {
-        let _entered = device.enter()?;
+    /// The best of `images` that the device runs, with nothing of it loaded.
+    pub(crate) fn new(device: Arc<CudaDevice>, images: &Images) -> Result<Self, DeviceError> {
         let cc = device.info.compute_capability.unwrap_or_default();
         let (image, text) = choose::choose(images, &device.info.name, cc, device.driver_version)?;
+        Ok(Self { name: images.name, image, text, device, loaded: Mutex::default() })
+    }
+
+    /// Loads the whole image.
+    #[track_caller]
+    pub(crate) fn load_all(&self) -> Result<(), DeviceError> {
+        let _entered = self.device.enter()?;
+        let raw = self.load_text(self.text, "all kernels")?;
+        lock(&self.loaded).modules.push(raw);
+        Ok(())
+    }
+
+    /// Makes the kernels of `launches` ready: those that are not loaded are, as one module of the driver's.
+    #[track_caller]
+    pub(super) fn prepare<'a>(
+        &self,
+        launches: impl Iterator<Item = &'a ShapedLaunch> + Clone,
+    ) -> Result<(), DeviceError> {
+        let _entered = self.device.enter()?;
+        let mut loaded = lock(&self.loaded);
+        let mut missing: Vec<&'static str> = launches.clone().map(|(_, launch)| launch.info().name).collect();
+        missing.retain(|kernel| !loaded.functions.contains_key(kernel));
+        missing.sort_unstable();
+        missing.dedup();
+        self.load(&mut loaded, &missing)?;
+        launches
+            .into_iter()
+            .try_for_each(|(shape, launch)| self.granted(&mut loaded, launch.info().name, *shape).map(drop))
+    }
+
+    /// Loads kernels, as one module of the driver's.
+    fn load(&self, loaded: &mut Loaded, kernels: &[&'static str]) -> Result<(), DeviceError> {
+        if kernels.is_empty() {
+            return Ok(());
+        }
+        let lacks = |kernel| DeviceError::NoKernel { kernel, module: self.name };
+        let text = Ptx::new(self.text).only(kernels).map_err(lacks)?;
+        let raw = self.load_text(&text, &kernels.join(", "))?;
+        loaded.modules.push(raw);
+        for &kernel in kernels {
+            let function = self.find(raw, kernel)?;
+            loaded.functions.insert(kernel, function);
+        }
+        Ok(())
+    }
+
+    fn load_text(&self, text: &str, what: &str) -> Result<CUmodule, DeviceError> {
         let text = CString::new(text).map_err(|_| DeviceError::NoImage {
-            module: images.name,
-            device: device.info.name.clone(),
-            cc,
+            module: self.name,
+            device: self.device.info.name.clone(),
+            cc: self.device.info.compute_capability.unwrap_or_default(),
             reason: "the image holds a zero byte, so it is not PTX; build the program again",
         })?;
         let mut log = vec![0u8; JIT_LOG_BYTES];
@@ -64,9 +118,10 @@ impl CudaModule {
         status.check("cuModuleLoadDataEx", || {
             let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
             let log = String::from_utf8_lossy(&log[..end]);
-            format!("loading image {image} of `{}` on {}\n{}", images.name, device.info.name, log.trim_end())
+            let (name, device) = (self.name, &self.device.info.name);
+            format!("loading {what} of image {} of `{name}` on {device}\n{}", self.image, log.trim_end())
         })?;
-        Ok(Self { raw, name: images.name, image, device: device.clone(), functions: Mutex::default() })
+        Ok(raw)
     }
 
     /// The opening of a device that the module was loaded on.
@@ -84,9 +139,9 @@ impl CudaModule {
         self.image
     }
 
-    /// The driver's handle, as a number.
+    /// The driver's handle of what was loaded first, as a number; 0 before.
     pub(crate) fn id(&self) -> usize {
-        self.raw as usize
+        lock(&self.loaded).modules.first().map_or(0, |&raw| raw as usize)
     }
 
     /// Launches into `stream`; the device has been entered.
@@ -118,30 +173,33 @@ impl CudaModule {
 
     /// The function `kernel`, ready for a launch of `shape`.
     fn function(&self, kernel: &'static str, shape: LaunchShape) -> Result<Function, DeviceError> {
-        let mut functions = lock(&self.functions);
-        let function = match functions.get(kernel) {
-            Some(function) => *function,
-            None => self.find(kernel)?,
-        };
+        let mut loaded = lock(&self.loaded);
+        if !loaded.functions.contains_key(kernel) {
+            self.load(&mut loaded, &[kernel])?;
+        }
+        self.granted(&mut loaded, kernel, shape)
+    }
+
+    /// A function that is loaded, with the shared memory that a launch of `shape` asks for.
+    fn granted(&self, loaded: &mut Loaded, kernel: &'static str, shape: LaunchShape) -> Result<Function, DeviceError> {
+        let function = loaded.functions[kernel];
         if shape.block.count() > u64::from(function.max_threads.unsigned_abs()) {
             let most = function.max_threads;
             let reason = format!("on {} its registers allow a block of at most {most} threads", self.device.info.name);
             return Err(DeviceError::Launch { kernel, shape, reason });
         }
         let function = self.grant_shared(kernel, function, shape.shared_bytes)?;
-        functions.insert(kernel, function);
+        loaded.functions.insert(kernel, function);
         Ok(function)
     }
 
-    fn find(&self, kernel: &'static str) -> Result<Function, DeviceError> {
-        let name = CString::new(kernel).map_err(|_| self.lacks(kernel))?;
+    fn find(&self, module: CUmodule, kernel: &'static str) -> Result<Function, DeviceError> {
+        let looking = || format!("looking up kernel `{kernel}` in `{}`", self.name);
+        let name = CString::new(kernel).map_err(|_| DeviceError::NoKernel { kernel, module: self.name })?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the module is loaded, the name a zero-terminated string, the pointer valid for writing.
-        let status = unsafe { sys::cuModuleGetFunction(&mut raw, self.raw, name.as_ptr()) };
-        if status == sys::Status(cust::error::CudaError::NotFound as u32) {
-            return Err(self.lacks(kernel));
-        }
-        status.check("cuModuleGetFunction", || format!("looking up kernel `{kernel}` in `{}`", self.name))?;
+        let status = unsafe { sys::cuModuleGetFunction(&mut raw, module, name.as_ptr()) };
+        status.check("cuModuleGetFunction", looking)?;
         let mut max_threads = 0;
         // The question also makes a driver that loads lazily load the function now, not in the middle of a capture.
         // SAFETY: the function was just found, the pointer is valid for writing.
@@ -163,19 +221,21 @@ impl CudaModule {
         })?;
         Ok(Function { shared_bytes: bytes, ..function })
     }
-
-    fn lacks(&self, kernel: &'static str) -> DeviceError {
-        DeviceError::NoKernel { kernel, module: self.name }
-    }
 }
 
 impl Drop for CudaModule {
     fn drop(&mut self) {
+        let modules = std::mem::take(&mut lock(&self.loaded).modules);
+        if modules.is_empty() {
+            return;
+        }
         self.device.drop_with(|| {
             self.device.wait_for_launches()?;
-            // SAFETY: loaded in `load`, unloaded once, and none of its kernels still runs.
-            let status = unsafe { sys::cuModuleUnload(self.raw) };
-            status.check("cuModuleUnload", || format!("unloading `{}`", self.name))
+            modules.into_iter().try_for_each(|raw| {
+                // SAFETY: loaded by `load_text`, unloaded once, and none of its kernels still runs.
+                let status = unsafe { sys::cuModuleUnload(raw) };
+                status.check("cuModuleUnload", || format!("unloading `{}`", self.name))
+            })
         });
     }
 }

@@ -28,7 +28,6 @@ pub(crate) const EVENT_DEFAULT: c_uint = 0;
 pub(crate) const MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 pub(crate) const CAPTURE_THREAD_LOCAL: c_uint = 1;
-pub(crate) const CAPTURE_RELAXED: c_uint = 2;
 pub(crate) const JIT_ERROR_LOG_BUFFER: c_uint = 5;
 pub(crate) const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
 pub(crate) const FUNC_MAX_THREADS_PER_BLOCK: c_int = 0;
@@ -43,7 +42,6 @@ unsafe extern "C" {
     pub(crate) fn cuGetErrorName(status: c_uint, name: *mut *const c_char) -> Status;
     pub(crate) fn cuGetErrorString(status: c_uint, text: *mut *const c_char) -> Status;
     pub(crate) fn cuCtxSetCurrent(context: CUcontext) -> Status;
-    pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) -> Status;
 
     pub(crate) fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status;
     pub(crate) fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Status;
