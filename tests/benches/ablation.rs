@@ -7,6 +7,8 @@
 //! simulator. No run begins after `--minutes`: the table then has the seeds that every variant has finished.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,7 +60,7 @@ struct Arguments {
     only: Vec<String>,
     #[arg(long, value_enum, default_value = "auto")]
     device: On,
-    /// Every run's numbers.
+    /// Every run's numbers, a line of JSON each, as they come.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// What `cargo bench` adds.
@@ -230,7 +232,10 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// Mean of paired differences and half of its 95% interval by Student's t.
 fn difference(ours: &[f64], base: &[f64]) -> (f64, f64) {
     /// Two-sided 95% quantiles, by degrees of freedom from 1.
-    const T: [f64; 9] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
+    const T: [f64; 30] = [
+        12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10,
+        2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
+    ];
     let gaps: Vec<f64> = ours.iter().zip(base).map(|(ours, base)| ours - base).collect();
     let (n, middle) = (gaps.len() as f64, mean(gaps.iter().copied()));
     if gaps.len() < 2 {
@@ -254,6 +259,7 @@ fn work() -> Result<(), Failed> {
     let jobs: Vec<(u64, &Variant)> =
         arguments.seeds.clone().flat_map(|seed| variants.iter().map(move |variant| (seed, variant))).collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let json = arguments.json.as_ref().map(File::create).transpose()?;
     let started = Instant::now();
     let worker = || -> Result<(), Failed> {
         // One opening's transfers wait for all of its streams, so each worker has its own.
@@ -268,7 +274,10 @@ fn work() -> Result<(), Failed> {
                 "{seconds} s: {}, seed {seed}: Sharpe {:.1}, earned {earned:.2}, position {:.2}, in the market {:.2}",
                 variant.name, numbers.sharpe, numbers.position, numbers.time_in_market
             );
+            let line = serde_json::to_string(&numbers)? + "\n";
             done.lock().expect("no worker panics").insert((variant.name.clone(), *seed), numbers);
+            // One write a line, so that lines of two workers do not mix.
+            json.as_ref().map_or(Ok(()), |mut file| file.write_all(line.as_bytes()))?;
         }
         Ok(())
     };
@@ -277,10 +286,6 @@ fn work() -> Result<(), Failed> {
         workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
     })?;
     let done = done.into_inner().expect("no worker panics");
-    if let Some(path) = &arguments.json {
-        let numbers: Vec<&Numbers> = done.values().collect();
-        std::fs::write(path, serde_json::to_string_pretty(&numbers)? + "\n")?;
-    }
     let is_whole = |seed: &u64| variants.iter().all(|variant| done.contains_key(&(variant.name.clone(), *seed)));
     let seeds: Vec<u64> = arguments.seeds.clone().filter(is_whole).collect();
     let of = |variant: &Variant, field: fn(&Numbers) -> f64| -> Vec<f64> {
