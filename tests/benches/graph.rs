@@ -2,8 +2,9 @@
 //!
 //! `graph [--device auto|cuda|cpu] [--json FILE]`. Times by the device's events, the host's by its clock, medians of many.
 //! Beside the launches stands how fast the core runs in the same moments, since a shared machine's cores do not keep one speed.
-//! Two graphs: in `chain` every kernel waits for the one before; in `beside` the children are independent. A launch of the
-//! graph must be exactly one driver call: the program fails otherwise.
+//! In `chain` every kernel waits for the one before; in `1 fork` and `3 forks` so many children run each beside the one that follows
+//! it, and the rest is a chain; in `beside` the children are independent. A launch of the graph must be exactly one driver call:
+//! the program fails otherwise.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -78,7 +79,12 @@ fn main() -> ExitCode {
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let (choice, json) = arguments()?;
     let device = Device::open(choice)?;
-    let graphs = vec![measure(&device, "chain", true)?, measure(&device, "beside", false)?];
+    let graphs = vec![
+        measure(&device, "chain", chain_of(0))?,
+        measure(&device, "1 fork", chain_of(1))?,
+        measure(&device, "3 forks", chain_of(3))?,
+        measure(&device, "beside", independent())?,
+    ];
     let report = Report {
         device: device.info().name,
         backend: device.backend_name(),
@@ -88,7 +94,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     println!("{}, {} backend", report.device, report.backend);
     for graph in &report.graphs {
         println!(
-            "{:<7} {} kernels, {} edges: {:.2} us a replay, {:.3} us a kernel, {:.2} us alone; {:.2} us of host a launch, \
+            "{:<8}{} kernels, {} edges: {:.2} us a replay, {:.3} us a kernel, {:.2} us alone; {:.2} us of host a launch, \
              {:.2} on an idle stream, on a core that makes {:.3} chained multiply-adds a ns; {} driver calls in {} replays",
             graph.graph,
             graph.n_kernels,
@@ -132,23 +138,39 @@ fn arguments() -> Result<(DeviceChoice, Option<String>), String> {
     Ok((choice, json))
 }
 
-/// Children that all write one buffer, and so wait for each other, or one each.
-fn compose(device: &Device, chained: bool) -> Result<ParentGraph, DeviceError> {
-    let n_buffers = if chained { 1 } else { N_CHILDREN };
-    let buffers = (0..n_buffers).map(|_| device.alloc_zeroed::<u32>(LEN)).collect::<Result<Vec<_>, _>>()?;
-    let children = (0..N_CHILDREN).map(|child| {
+/// The buffer that each kernel of each child writes: kernels of one buffer wait for each other.
+type Targets = [[usize; N_KERNELS]; N_CHILDREN];
+
+/// A chain in which `n_forks` children run beside the child that follows: they write the second buffer, which the last kernel of the
+/// child before them and the first of the second one after them write too.
+fn chain_of(n_forks: usize) -> Targets {
+    let mut targets = [[0; N_KERNELS]; N_CHILDREN];
+    for aside in (1..).step_by(3).take(n_forks) {
+        targets[aside - 1][N_KERNELS - 1] = 1;
+        targets[aside] = [1; N_KERNELS];
+        targets[aside + 2][0] = 1;
+    }
+    targets
+}
+
+fn independent() -> Targets {
+    std::array::from_fn(|child| [child; N_KERNELS])
+}
+
+fn compose(device: &Device, targets: &Targets) -> Result<ParentGraph, DeviceError> {
+    let buffers = (0..N_CHILDREN).map(|_| device.alloc_zeroed::<u32>(LEN)).collect::<Result<Vec<_>, _>>()?;
+    let children = targets.iter().enumerate().map(|(child, targets)| {
         ChildGraph::capture(device, format!("child_{child}"), &TEST_KERNELS, |recorder| {
-            (0..N_KERNELS).try_for_each(|kernel| {
-                let target = buffers[child % n_buffers].view_mut();
-                recorder.launch(LaunchShape::cover(LEN, 32), fill_u32::launch(target, kernel as u32))
+            targets.iter().zip(0..).try_for_each(|(&target, kernel)| {
+                recorder.launch(LaunchShape::cover(LEN, 32), fill_u32::launch(buffers[target].view_mut(), kernel))
             })
         })
     });
     ParentGraph::compose(device, children.collect::<Result<Vec<_>, _>>()?)
 }
 
-fn measure(device: &Device, name: &'static str, chained: bool) -> Result<Measured, DeviceError> {
-    let graph = compose(device, chained)?;
+fn measure(device: &Device, name: &'static str, targets: Targets) -> Result<Measured, DeviceError> {
+    let graph = compose(device, &targets)?;
     let stream = device.stream()?;
     for _ in 0..100 {
         graph.launch(&stream)?;
