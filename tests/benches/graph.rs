@@ -3,8 +3,8 @@
 //! `graph [--device auto|cuda|cpu] [--json FILE]`. Times by the device's events, the host's by its clock, medians of many.
 //! Beside the launches stands how fast the core runs in the same moments, since a shared machine's cores do not keep one speed.
 //! In `chain` every kernel waits for the one before; in `1 fork` and `3 forks` so many children run each beside the one that follows
-//! it, and the rest is a chain; in `beside` the children are independent. A launch of the graph must be exactly one driver call:
-//! the program fails otherwise.
+//! it, and the rest is a chain; in `2 roots` the first two wait for nothing; in `beside` all are independent. A launch of the graph must
+//! be exactly one driver call: the program fails otherwise.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -83,6 +83,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         measure(&device, "chain", chain_of(0))?,
         measure(&device, "1 fork", chain_of(1))?,
         measure(&device, "3 forks", chain_of(3))?,
+        measure(&device, "2 roots", two_roots())?,
         measure(&device, "beside", independent())?,
     ];
     let report = Report {
@@ -150,6 +151,14 @@ fn chain_of(n_forks: usize) -> Targets {
         targets[aside] = [1; N_KERNELS];
         targets[aside + 2][0] = 1;
     }
+    targets
+}
+
+/// A chain whose first two children wait for nothing.
+fn two_roots() -> Targets {
+    let mut targets = [[0; N_KERNELS]; N_CHILDREN];
+    targets[1] = [1; N_KERNELS];
+    targets[2][0] = 1;
     targets
 }
 

@@ -23,6 +23,7 @@ fn main() {
         case("a_replay_runs_children_in_order_of_their_data", a_replay_runs_children_in_order_of_their_data),
         case("edges_are_the_fewest_that_keep_every_conflict", edges_are_the_fewest_that_keep_every_conflict),
         case("each_hazard_is_named_with_its_parameters", each_hazard_is_named_with_its_parameters),
+        case("a_child_waits_for_the_one_that_it_is_told_to", a_child_waits_for_the_one_that_it_is_told_to),
         case("the_graph_keeps_its_memory_alive", the_graph_keeps_its_memory_alive),
         case("i1_a_replay_is_one_driver_call", i1_a_replay_is_one_driver_call),
         case("i3_each_childs_kernels_are_of_its_own_module", i3_each_childs_kernels_are_of_its_own_module),
@@ -117,6 +118,30 @@ fn each_hazard_is_named_with_its_parameters(device: &Device) -> Outcome {
         Ok(graph.description().edges.len())
     };
     assert_eq!((halves(500)?, halves(499)?), (0, 1));
+    Ok(())
+}
+
+fn a_child_waits_for_the_one_that_it_is_told_to(device: &Device) -> Outcome {
+    let [a, b, c, d] = buffers(device)?;
+    let first = || child(device, "first", &[(&a, &b, 2.0)]);
+    let told = |after: &str| -> Result<ParentGraph, DeviceError> {
+        let beside = child(device, "beside", &[(&c, &d, 3.0)])?.after(after);
+        // It reads what the first writes, and is told to wait for it besides: one edge.
+        let both = child(device, "both", &[(&b, &a, 1.0)])?.after("first");
+        ParentGraph::compose(device, vec![first()?, beside, both])
+    };
+    let graph = told("first")?;
+    let description = graph.description();
+    assert_eq!(edges(description), [(0, 1), (0, 2)]);
+    let edge = description.edges.iter().find(|edge| edge.to == 1).ok_or("no edge")?;
+    assert_eq!((edge.hazard, edge.memory), (Hazard::Nothing, None));
+    assert!(description.to_dot().contains("c0 -> c1 [style = dashed]"), "{}", description.to_dot());
+    graph.launch(&device.stream()?)?;
+    assert_eq!((d.read()?, a.read()?), (vec![3.0; LEN], vec![2.0; LEN]));
+    for unknown in ["both", "beside", "zeroth"] {
+        let message = told(unknown).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains("`beside` is to wait for") && message.contains(unknown), "{message}");
+    }
     Ok(())
 }
 

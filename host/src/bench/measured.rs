@@ -113,7 +113,7 @@ mod tests {
             hazard: Hazard::ReadAfterWrite,
             from_parameter: "a.b".into(),
             to_parameter: "c.d".into(),
-            memory: 0,
+            memory: Some(0),
         };
         let graph = MeasuredGraph {
             device: "a device".into(),

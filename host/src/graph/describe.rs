@@ -84,15 +84,15 @@ pub struct Edge {
     pub to: usize,
     /// What would go wrong without the edge.
     pub hazard: Hazard,
-    /// The parameter of the child that runs first, as `kernel.parameter`.
+    /// The parameter of the child that runs first, as `kernel.parameter`; empty where there is no hazard.
     pub from_parameter: String,
-    /// The parameter of the child that waits.
+    /// The parameter of the child that waits, likewise.
     pub to_parameter: String,
-    /// Index into the graph's `memories`.
-    pub memory: usize,
+    /// Index into the graph's `memories`, if there is a hazard.
+    pub memory: Option<usize>,
 }
 
-/// Why two accesses may not change places.
+/// Why two children may not change places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hazard {
@@ -102,6 +102,8 @@ pub enum Hazard {
     WriteAfterRead,
     /// The later overwrites what the earlier writes.
     WriteAfterWrite,
+    /// Nothing would: the child was told to wait (`ChildGraph::after`).
+    Nothing,
 }
 
 /// Numbers allocations in the order of first use.

@@ -6,7 +6,7 @@ use super::{AccessKind, GraphDescription, Hazard, KernelDescription};
 
 impl GraphDescription {
     /// The graph in Graphviz's DOT language: a box for each child with its kernels and their shapes, an edge for each
-    /// wait with its reason.
+    /// wait with its reason, dashed where the data have none.
     pub fn to_dot(&self) -> String {
         let mut dot = String::from("digraph step {\n  rankdir = TB;\n  node [shape = box, fontname = monospace];\n");
         for (index, child) in self.children.iter().enumerate() {
@@ -14,13 +14,18 @@ impl GraphDescription {
             let _ = writeln!(dot, "  c{index} [label = \"{}\\n{kernels}\"];", escaped(&child.name));
         }
         for edge in &self.edges {
+            let (from, to) = (edge.from, edge.to);
             let reason = match edge.hazard {
                 Hazard::ReadAfterWrite => "reads",
                 Hazard::WriteAfterRead => "overwrites what was read",
                 Hazard::WriteAfterWrite => "overwrites",
+                Hazard::Nothing => {
+                    let _ = writeln!(dot, "  c{from} -> c{to} [style = dashed];");
+                    continue;
+                }
             };
             let label = format!("{} {reason} {}", edge.to_parameter, edge.from_parameter);
-            let _ = writeln!(dot, "  c{} -> c{} [tooltip = \"{}\"];", edge.from, edge.to, escaped(&label));
+            let _ = writeln!(dot, "  c{from} -> c{to} [tooltip = \"{}\"];", escaped(&label));
         }
         dot.push_str("}\n");
         dot

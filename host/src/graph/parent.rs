@@ -1,7 +1,7 @@
 //! The parent graph.
 
 use super::ChildGraph;
-use super::describe::{ChildDescription, Edge, GraphDescription, Memories};
+use super::describe::{ChildDescription, Edge, GraphDescription, Hazard, Memories};
 use super::order::{KernelClaim, conflicts};
 use crate::device::{Device, Executable, Module, ShapedLaunch, Stream};
 use crate::error::DeviceError;
@@ -81,6 +81,14 @@ fn check(device: &Device, children: &[ChildGraph]) -> Result<(), DeviceError> {
         if children[..index].iter().any(|earlier| earlier.name == child.name) {
             return Err(DeviceError::Graph(format!("two children are named `{}`", child.name)));
         }
+        if let Some(after) = &child.after
+            && !children[..index].iter().any(|earlier| earlier.name == *after)
+        {
+            let name = &child.name;
+            return Err(DeviceError::Graph(format!(
+                "`{name}` is to wait for `{after}`, which no child before it is named"
+            )));
+        }
     }
     Ok(())
 }
@@ -102,9 +110,17 @@ fn describe(children: &[ChildGraph]) -> GraphDescription {
         hazard: conflict.hazard,
         from_parameter: format!("{}.{}", conflict.earlier.kernel, conflict.earlier.claim.parameter),
         to_parameter: format!("{}.{}", conflict.later.kernel, conflict.later.claim.parameter),
-        memory: memories.index(conflict.earlier.claim),
+        memory: Some(memories.index(conflict.earlier.claim)),
     });
-    let edges = edges.collect();
+    let mut edges: Vec<Edge> = edges.collect();
+    for (to, child) in children.iter().enumerate() {
+        let from = children.iter().position(|earlier| child.after.as_ref() == Some(&earlier.name));
+        // The driver refuses a second edge between two.
+        if let Some(from) = from.filter(|&from| !edges.iter().any(|edge| (edge.from, edge.to) == (from, to))) {
+            let (from_parameter, to_parameter) = (String::new(), String::new());
+            edges.push(Edge { from, to, hazard: Hazard::Nothing, from_parameter, to_parameter, memory: None });
+        }
+    }
     GraphDescription { children: described, edges, memories: memories.describe() }
 }
 

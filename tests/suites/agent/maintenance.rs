@@ -13,6 +13,7 @@ use crate::step::{Scene, config, pruned, with_both, with_iqn};
 pub fn cases() -> Vec<Case> {
     vec![
         case("maintenance::waits_for_the_targets_alone", waits_for_the_targets_alone),
+        case("maintenance::a_step_begins_with_its_counters_alone", a_step_begins_with_its_counters_alone),
         case("maintenance::off_nothing_of_the_spacing_remains", off_nothing_of_the_spacing_remains),
         case("maintenance::off_nothing_of_the_sensitivities_remains", off_nothing_of_the_sensitivities_remains),
         case("maintenance::a_gated_step_leaves_the_spacing", a_gated_step_leaves_the_spacing),
@@ -31,6 +32,21 @@ fn ancestors(description: &GraphDescription) -> Vec<Vec<usize>> {
         ancestors.push(all);
     }
     ancestors
+}
+
+/// Every further beginning would cost the host about a microsecond a launch.
+fn a_step_begins_with_its_counters_alone(device: &Device) -> Outcome {
+    let core = config(Precision::Bf16);
+    for config in [core.clone(), pruned(with_learners(with_iqn(with_both(core))))] {
+        let scene = Scene::new(device, config)?;
+        let description = scene.graph.description();
+        let begins: Vec<&str> = (0..description.children.len())
+            .filter(|&child| description.edges.iter().all(|edge| edge.to != child))
+            .map(|child| description.children[child].name.as_str())
+            .collect();
+        ensure!(begins == ["counters"], "{begins:?} wait for nothing");
+    }
+    Ok(())
 }
 
 /// Also with pruning, whose sparsity `adam_grad` tells the bus, and with every learner. Nothing but the update waits for it.
