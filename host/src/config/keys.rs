@@ -116,7 +116,7 @@ keys! {
         /// Training steps of an epoch.
         steps_per_epoch: u32 = [20, 100, 178], whole(1, 1_000_000), "steps";
         /// Epochs between checkpoints from which a run can be gone on with. The best agent so far is kept in any case.
-        checkpoint_every: u32 = [1, 1, 20], whole(1, 1_000_000), "epochs";
+        checkpoint_every: u32 = [1, 1, 100], whole(1, 1_000_000), "epochs";
         /// Environments that collect in parallel; the capacity is a multiple of it.
         environments: usize = [16, 64, 4096], power_of_two(1, 1 << 20), "environments";
         /// Bars that every environment runs through in an epoch.
