@@ -1,4 +1,4 @@
-//! How training goes on, on standard error: a bar on a terminal, else a plain line an epoch.
+//! How training goes on, on standard error: a bar on a terminal, else a plain line an epoch, and in long ones now and then.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +8,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often a bar moves by itself.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How long plain lines are silent within an epoch.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// The bar that is on the terminal, so that log messages do not cut through it.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -65,7 +68,7 @@ impl Progress {
         Self { total, started: now, shown: now, to }
     }
 
-    /// Shows the run at once: a bar if standard error is a terminal, a line an epoch if not, nothing if `quiet`.
+    /// Shows the run at once: a bar if standard error is a terminal, plain lines if not, nothing if `quiet`.
     pub fn start(total: Total, quiet: bool) -> Self {
         if quiet {
             return Self::new(total, Display::Nothing);
@@ -86,20 +89,32 @@ impl Progress {
         Self::new(total, Display::Lines(out))
     }
 
-    /// Within an epoch; only a bar shows it. For every step: but for once a tick it reads the clock and no more, as text and lock have
-    /// no place between two launches.
+    /// Within an epoch: a bar shows it at each tick, plain lines when they have been silent for long. For every step: otherwise it reads
+    /// the clock and no more, as text and lock have no place between two launches.
     pub fn update(&mut self, status: &Status) {
-        if let Display::Bar(bar) = &self.to
-            && self.shown.elapsed() >= TICK
-        {
-            bar.set_message(self.text(status));
-            self.shown = Instant::now();
+        let wait = match &self.to {
+            Display::Bar(_) => TICK,
+            Display::Lines(_) => SILENCE,
+            Display::Nothing => return,
+        };
+        if self.shown.elapsed() < wait {
+            return;
         }
+        let text = self.text(status);
+        match &mut self.to {
+            Display::Bar(bar) => bar.set_message(text),
+            Display::Lines(out) => {
+                let _ = writeln!(out, "in epoch {}/{}  {text}", status.epochs_done + 1, self.total.epochs);
+            }
+            Display::Nothing => {}
+        }
+        self.shown = Instant::now();
     }
 
     /// An epoch is done, and counted in `status.epochs_done`.
     pub fn epoch(&mut self, status: &Status) {
         let text = self.text(status);
+        self.shown = Instant::now();
         match &mut self.to {
             Display::Bar(bar) => {
                 bar.set_position(u64::from(status.epochs_done));
@@ -266,19 +281,27 @@ mod tests {
         assert!(text.ends_with("val Sharpe -  left -"), "{text}");
     }
 
-    /// The first line comes before any epoch; then one an epoch, none within.
+    /// The first line comes before any epoch; then one an epoch, and within one after a long silence.
     #[test]
-    fn without_a_terminal_there_is_a_line_an_epoch() {
+    fn without_a_terminal_there_is_a_line_an_epoch_and_after_silence() {
         let kept = Kept::default();
         let mut progress = Progress::lines(TOTAL, Box::new(kept.clone()));
+        // A clock that stands before the end of the silence, however slow the machine, and then behind it.
+        progress.shown = Instant::now() + Duration::from_secs(3600);
+        progress.update(&status());
+        progress.shown = Instant::now().checked_sub(SILENCE).expect("the clock is older than that");
+        progress.update(&status());
+        progress.shown = Instant::now() + Duration::from_secs(3600);
         progress.update(&status());
         progress.epoch(&status());
+        assert!(progress.shown <= Instant::now(), "an epoch's line breaks the silence");
         drop(progress);
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines.len(), 3, "{text}");
         assert_eq!(lines[0], "training 20 epochs in 1 fold(s) from epoch 6");
-        assert!(lines[1].starts_with("epoch 10/20  1234 steps/s"), "{text}");
+        assert!(lines[1].starts_with("in epoch 11/20  1234 steps/s"), "{text}");
+        assert!(lines[2].starts_with("epoch 10/20  1234 steps/s"), "{text}");
     }
 
     #[test]

@@ -115,7 +115,8 @@ impl Executable {
         }
     }
 
-    /// For each recording the module that was loaded for it, and the module of each of its kernels as the driver tells it; nothing on the CPU, where there are no modules.
+    /// For each recording the module that was loaded for it, and the module of each of its kernels as the driver tells it;
+    /// nothing on the CPU, where there are no modules.
     #[track_caller]
     pub(crate) fn modules(&self) -> Result<Vec<(usize, Vec<usize>)>, DeviceError> {
         match self {

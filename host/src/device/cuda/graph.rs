@@ -56,6 +56,7 @@ impl CapturedGraph {
         module: Arc<CudaModule>,
         launches: &[ShapedLaunch],
     ) -> Result<Self, DeviceError> {
+        let _entered = device.enter()?;
         module.prepare(launches.iter())?;
         let mut capture = Capture::begin(device)?;
         let launched = launches.iter().try_for_each(|(shape, launch)| module.launch(capture.stream, *shape, launch));
