@@ -181,6 +181,9 @@ fn bar(total: Total, target: ProgressDrawTarget) -> ProgressBar {
 
 /// Before the first numbers.
 fn opening(total: Total) -> String {
+    if total.resumed_at >= total.epochs {
+        return format!("all {} epochs are trained; testing", total.epochs);
+    }
     let from = if total.resumed_at > 0 { format!(" from epoch {}", total.resumed_at + 1) } else { String::new() };
     format!("training {} epochs in {} fold(s){from}", total.epochs, total.folds)
 }
@@ -279,6 +282,7 @@ mod tests {
         assert!(text.starts_with("fold 2/3  ") && text.contains("loss NaN"), "{text}");
         let text = status_text(&Status { epochs_done: 5, validation_sharpe: None, ..status() }, TOTAL, elapsed);
         assert!(text.ends_with("val Sharpe -  left -"), "{text}");
+        assert_eq!(opening(Total { resumed_at: 20, ..TOTAL }), "all 20 epochs are trained; testing");
     }
 
     /// The first line comes before any epoch; then one an epoch, and within one after a long silence.

@@ -122,17 +122,19 @@ fn each_hazard_is_named_with_its_parameters(device: &Device) -> Outcome {
 }
 
 fn a_child_waits_for_the_one_that_it_is_told_to(device: &Device) -> Outcome {
-    let [a, b, c, d] = buffers(device)?;
+    let [a, b, c, d, e, f] = buffers(device)?;
     let first = || child(device, "first", &[(&a, &b, 2.0)]);
     let told = |after: &str| -> Result<ParentGraph, DeviceError> {
         let beside = child(device, "beside", &[(&c, &d, 3.0)])?.after(after);
         // It reads what the first writes, and is told to wait for it besides: one edge.
         let both = child(device, "both", &[(&b, &a, 1.0)])?.after("first");
-        ParentGraph::compose(device, vec![first()?, beside, both])
+        // Told to wait for two, and for one that those two wait for already: two edges.
+        let last = child(device, "last", &[(&e, &f, 1.0)])?.after("beside").after("both").after("first");
+        ParentGraph::compose(device, vec![first()?, beside, both, last])
     };
     let graph = told("first")?;
     let description = graph.description();
-    assert_eq!(edges(description), [(0, 1), (0, 2)]);
+    assert_eq!(edges(description), [(0, 1), (0, 2), (1, 3), (2, 3)]);
     let edge = description.edges.iter().find(|edge| edge.to == 1).ok_or("no edge")?;
     assert_eq!((edge.hazard, edge.memory), (Hazard::Nothing, None));
     assert!(description.to_dot().contains("c0 -> c1 [style = dashed]"), "{}", description.to_dot());

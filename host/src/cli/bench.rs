@@ -142,9 +142,9 @@ impl Arguments {
         }
         let likeness = |name: &&&str| strsim::normalized_damerau_levenshtein(&node.to_lowercase(), name);
         let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("a step has children");
+        let like = if likeness(&nearest) > 0.5 { format!("; the nearest is `{nearest}`") } else { String::new() };
         let (node, all) = (shown(node), names.join(", "));
-        let text =
-            format!("--node: the step has no child `{node}`; the nearest is `{nearest}`; its children are {all}");
+        let text = format!("--node: the step has no child `{node}`{like}; its children are {all}");
         Err(PlanError::Usage(text))
     }
 }

@@ -194,6 +194,11 @@ fn refuse(refusal: &clap::Error) -> Result<(), Error> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Error> {
+    if let Command::Data(_) | Command::Report(_) = arguments.command
+        && arguments.global.device == DeviceArgument::Cuda
+    {
+        return Err(Error::Arguments("--device cuda: `data` and `report` use no device; leave it out".to_owned()));
+    }
     match &arguments.command {
         Command::Audit(command) => command.run(&arguments.global),
         Command::Bench(command) => command.run(&arguments.global),

@@ -108,8 +108,11 @@ impl<R: BufRead> Rows<R> {
     fn line_of(&self, record: &ByteRecord) -> u64 {
         let after = self.reader.position();
         let inside = record.as_slice().iter().filter(|&&b| b == b'\n').count() as u64;
-        let at_end = after.byte() == self.seen.n_bytes.get() && self.seen.cut.get();
-        after.line().saturating_sub(inside + u64::from(!(self.crlf || at_end)))
+        let at_end = after.byte() == self.seen.n_bytes.get();
+        // A quote that is never closed ends with the file, the file's last line end inside of it.
+        let unclosed = at_end && !self.seen.cut.get() && record.as_slice().ends_with(b"\n");
+        let without_line_end = at_end && self.seen.cut.get() || unclosed;
+        after.line().saturating_sub(inside + u64::from(!(self.crlf || without_line_end)))
     }
 }
 
@@ -182,7 +185,9 @@ type RowFault = (FaultKind, String);
 impl RowParser {
     fn parse<'r>(&mut self, line: u64, record: &'r ByteRecord) -> Result<(Option<&'r str>, Bar), RowFault> {
         if record.len() != self.n_fields {
-            let reason = format!("has {} fields, the header {}", record.len(), self.n_fields);
+            let (n, s) = (record.len(), if record.len() == 1 { "" } else { "s" });
+            let quote = if record.as_slice().contains(&b'\n') { "; is a quote opened and not closed?" } else { "" };
+            let reason = format!("has {n} field{s}, the header {}{quote}", self.n_fields);
             return Err((FaultKind::Malformed, reason));
         }
         let time_ns = self.time(line, record)?;

@@ -23,6 +23,11 @@ mod intake;
 mod parquet;
 pub mod simulate;
 mod symbols;
+/// `2.5`, `1.2e12`.
+fn ratio_text(ratio: f64) -> String {
+    if ratio < 1e6 { format!("{ratio:.1}") } else { format!("{ratio:.1e}") }
+}
+
 #[cfg(test)]
 mod testing;
 mod time;
@@ -107,17 +112,17 @@ impl Reading {
         ];
         let jump = self.bars.largest_move().filter(|(_, log_return)| log_return.abs() > std::f64::consts::LN_2);
         let jump = jump.map(|(at, log_return)| {
-            let (time, times) = (format_time(self.bars.time_ns[at]), log_return.abs().exp());
+            let (time, times) = (format_time(self.bars.time_ns[at]), ratio_text(log_return.abs().exp()));
             let way = if log_return > 0.0 { "above" } else { "under" };
             format!(
-                "at {time} the price closes {times:.1} times {way} the bar before: a split, another contract or a fault"
+                "at {time} the price closes {times} times {way} the bar before: a split, another contract or a fault"
             )
         });
         let spike = self.bars.widest_spike().filter(|&(_, _, log)| log > std::f64::consts::LN_2);
         let spike = spike.map(|(at, is_high, log)| {
-            let (time, times) = (format_time(self.bars.time_ns[at]), log.exp());
+            let (time, times) = (format_time(self.bars.time_ns[at]), ratio_text(log.exp()));
             let (what, way) = if is_high { ("high", "above") } else { ("low", "under") };
-            format!("at {time} the {what} is {times:.1} times {way} the close and the close before it: likely a fault")
+            format!("at {time} the {what} is {times} times {way} the close and the close before it: likely a fault")
         });
         let told = remarks.iter().filter(|(holds, _)| *holds).map(|&(_, remark)| remark.to_owned());
         self.source.notices.iter().cloned().chain(told).chain(jump).chain(spike).collect()

@@ -271,7 +271,9 @@ fn notes(tests: &[FoldTest]) -> Vec<String> {
     for (place, test) in (1..).zip(tests) {
         let fold = test.selection.fold.unwrap_or(place);
         if test.selection.best_validation_sharpe.is_some_and(|sharpe| sharpe <= 0.0) {
-            notes.push(format!("In fold {fold} no candidate had a validation Sharpe ratio above 0."));
+            notes.push(format!(
+                "In fold {fold} no candidate had a validation Sharpe ratio above 0; epochs still exploring, or with hardly a trade, are none."
+            ));
         }
         if test.records.agent[0].n_ruined > 0 {
             notes.push(format!("In fold {fold} the agent lost its equity; later bars count as 0."));

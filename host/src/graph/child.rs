@@ -17,7 +17,7 @@ pub struct ChildGraph {
     pub(super) recorded: Recorded,
     pub(super) launches: Vec<ShapedLaunch>,
     pub(super) module: Module,
-    pub(super) after: Option<String>,
+    pub(super) after: Vec<String>,
 }
 
 /// Takes the launches of a child graph.
@@ -48,12 +48,13 @@ impl ChildGraph {
         }
         let module = device.module(images).map_err(in_child)?;
         let recorded = device.record(&module, &launches).map_err(in_child)?;
-        Ok(Self { name, device: device.clone(), recorded, launches, module, after: None })
+        Ok(Self { name, device: device.clone(), recorded, launches, module, after: Vec::new() })
     }
 
-    /// Makes it wait for that earlier child of the parent's, whatever its data.
-    pub fn after(self, earlier: &str) -> Self {
-        Self { after: Some(earlier.to_owned()), ..self }
+    /// Makes it wait for that earlier child of the parent's too, whatever its data.
+    pub fn after(mut self, earlier: &str) -> Self {
+        self.after.push(earlier.to_owned());
+        self
     }
 
     /// The child's name.

@@ -1,4 +1,4 @@
-//! Which child must wait for which, from what their kernels claim.
+//! Which child must wait for which, from what their kernels claim and what they were told.
 
 use cuda_std::launch::{Access, Claim};
 
@@ -10,21 +10,28 @@ pub(super) struct KernelClaim<'a> {
     pub(super) claim: &'a Claim,
 }
 
-/// A pair of claims that fixes the order of two children.
-pub(super) struct Conflict<'a> {
+/// A child that must wait for another.
+pub(super) struct Wait<'a> {
     pub(super) from: usize,
     pub(super) to: usize,
+    /// The claims because of which it must; none where it was told to.
+    pub(super) conflict: Option<Conflict<'a>>,
+}
+
+/// A pair of claims that fixes the order of two children.
+pub(super) struct Conflict<'a> {
     pub(super) hazard: Hazard,
     pub(super) earlier: &'a KernelClaim<'a>,
     pub(super) later: &'a KernelClaim<'a>,
 }
 
-/// For children in the order of a list, each with its claims: the fewest conflicts whose order implies every other's.
+/// For children in the order of a list, each with its claims, and with the earlier ones that it was told to wait for: the fewest waits
+/// that imply every other.
 ///
 /// Two children whose claims overlap, one of them a write, keep the list's order. Going through the earlier children from
-/// the nearest to the farthest, a conflict with one that is already an ancestor says nothing new; whatever lies between
+/// the nearest to the farthest, a wait for one that is already an ancestor says nothing new; whatever lies between
 /// the two has been seen by then, so the result is the transitive reduction.
-pub(super) fn conflicts<'a>(children: &'a [Vec<KernelClaim<'a>>]) -> Vec<Conflict<'a>> {
+pub(super) fn waits<'a>(children: &'a [Vec<KernelClaim<'a>>], told: &[Vec<usize>]) -> Vec<Wait<'a>> {
     let mut found = Vec::new();
     let mut ancestors: Vec<Vec<bool>> = Vec::with_capacity(children.len());
     for (to, later) in children.iter().enumerate() {
@@ -33,8 +40,11 @@ pub(super) fn conflicts<'a>(children: &'a [Vec<KernelClaim<'a>>]) -> Vec<Conflic
             if mine[from] {
                 continue;
             }
-            let Some((hazard, earlier, later)) = first_conflict(&children[from], later) else { continue };
-            found.push(Conflict { from, to, hazard, earlier, later });
+            let conflict = first_conflict(&children[from], later);
+            if conflict.is_none() && !told[to].contains(&from) {
+                continue;
+            }
+            found.push(Wait { from, to, conflict });
             mine[from] = true;
             mine.iter_mut().zip(&ancestors[from]).for_each(|(mine, theirs)| *mine |= theirs);
         }
@@ -43,12 +53,12 @@ pub(super) fn conflicts<'a>(children: &'a [Vec<KernelClaim<'a>>]) -> Vec<Conflic
     found
 }
 
-fn first_conflict<'a>(
-    earlier: &'a [KernelClaim<'a>],
-    later: &'a [KernelClaim<'a>],
-) -> Option<(Hazard, &'a KernelClaim<'a>, &'a KernelClaim<'a>)> {
+fn first_conflict<'a>(earlier: &'a [KernelClaim<'a>], later: &'a [KernelClaim<'a>]) -> Option<Conflict<'a>> {
     let pairs = earlier.iter().flat_map(|earlier| later.iter().map(move |later| (earlier, later)));
-    pairs.filter_map(|(earlier, later)| Some((hazard(earlier.claim, later.claim)?, earlier, later))).next()
+    let conflict = |(earlier, later): (&'a KernelClaim<'a>, &'a KernelClaim<'a>)| {
+        Some(Conflict { hazard: hazard(earlier.claim, later.claim)?, earlier, later })
+    };
+    pairs.filter_map(conflict).next()
 }
 
 fn hazard(earlier: &Claim, later: &Claim) -> Option<Hazard> {

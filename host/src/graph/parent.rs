@@ -2,7 +2,7 @@
 
 use super::ChildGraph;
 use super::describe::{ChildDescription, Edge, GraphDescription, Hazard, Memories};
-use super::order::{KernelClaim, conflicts};
+use super::order::{Conflict, KernelClaim, Wait, waits};
 use crate::device::{Device, Executable, Module, ShapedLaunch, Stream};
 use crate::error::DeviceError;
 
@@ -81,9 +81,8 @@ fn check(device: &Device, children: &[ChildGraph]) -> Result<(), DeviceError> {
         if children[..index].iter().any(|earlier| earlier.name == child.name) {
             return Err(DeviceError::Graph(format!("two children are named `{}`", child.name)));
         }
-        if let Some(after) = &child.after
-            && !children[..index].iter().any(|earlier| earlier.name == *after)
-        {
+        let is_earlier = |after: &&String| children[..index].iter().any(|earlier| earlier.name == **after);
+        if let Some(after) = child.after.iter().find(|after| !is_earlier(after)) {
             let name = &child.name;
             return Err(DeviceError::Graph(format!(
                 "`{name}` is to wait for `{after}`, which no child before it is named"
@@ -104,23 +103,20 @@ fn describe(children: &[ChildGraph]) -> GraphDescription {
         });
     }
     let claims: Vec<_> = children.iter().map(|child| child_claims(&child.launches)).collect();
-    let edges = conflicts(&claims).into_iter().map(|conflict| Edge {
-        from: conflict.from,
-        to: conflict.to,
-        hazard: conflict.hazard,
-        from_parameter: format!("{}.{}", conflict.earlier.kernel, conflict.earlier.claim.parameter),
-        to_parameter: format!("{}.{}", conflict.later.kernel, conflict.later.claim.parameter),
-        memory: Some(memories.index(conflict.earlier.claim)),
-    });
-    let mut edges: Vec<Edge> = edges.collect();
-    for (to, child) in children.iter().enumerate() {
-        let from = children.iter().position(|earlier| child.after.as_ref() == Some(&earlier.name));
-        // The driver refuses a second edge between two.
-        if let Some(from) = from.filter(|&from| !edges.iter().any(|edge| (edge.from, edge.to) == (from, to))) {
-            let (from_parameter, to_parameter) = (String::new(), String::new());
-            edges.push(Edge { from, to, hazard: Hazard::Nothing, from_parameter, to_parameter, memory: None });
+    let place = |name: &String| children.iter().position(|child| child.name == *name);
+    let told: Vec<Vec<usize>> = children.iter().map(|child| child.after.iter().filter_map(place).collect()).collect();
+    let parameter = |claim: &KernelClaim<'_>| format!("{}.{}", claim.kernel, claim.claim.parameter);
+    let edges = waits(&claims, &told).into_iter().map(|Wait { from, to, conflict }| match conflict {
+        Some(Conflict { hazard, earlier, later }) => {
+            let (from_parameter, to_parameter) = (parameter(earlier), parameter(later));
+            Edge { from, to, hazard, from_parameter, to_parameter, memory: Some(memories.index(earlier.claim)) }
         }
-    }
+        None => {
+            let (from_parameter, to_parameter) = (String::new(), String::new());
+            Edge { from, to, hazard: Hazard::Nothing, from_parameter, to_parameter, memory: None }
+        }
+    });
+    let edges = edges.collect();
     GraphDescription { children: described, edges, memories: memories.describe() }
 }
 

@@ -218,6 +218,17 @@ fn wrong_arguments_and_places_exit_with_two() {
         assert_eq!(output.status.code(), Some(2), "{name}: {}", stderr(&output));
         assert_has(&stderr(&output), &["no CUDA driver found", "--device cpu"]);
     }
+    for arguments in
+        [&["data", "inspect", "bars.csv", "--device", "cuda"][..], &["report", ".", "--device", "cuda"][..]]
+    {
+        let output = onegraph(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_has(&stderr(&output), &["--device cuda", "use no device"]);
+    }
+    // An empty name names no driver.
+    let output = command(&["doctor"]).env("ONEGRAPH_LIBCUDA", "").output().expect("the program starts");
+    assert!(!stderr(&output).contains("error:  is"), "{}", stderr(&output));
+    assert!(!stdout(&output).contains("driver:  is not"), "{}", stdout(&output));
 }
 
 /// Where help and version find no room, as results that are printed.

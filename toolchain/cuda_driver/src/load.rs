@@ -128,8 +128,13 @@ fn find() -> Result<Driver, DriverError> {
     Ok(Driver { _library: library, info: DriverInfo { path, version, missing } })
 }
 
+/// The file that `ONEGRAPH_LIBCUDA` names; none if it is unset or empty.
+fn chosen() -> Option<String> {
+    std::env::var("ONEGRAPH_LIBCUDA").ok().filter(|path| !path.trim().is_empty())
+}
+
 fn open() -> Result<Library, DriverError> {
-    let chosen = std::env::var("ONEGRAPH_LIBCUDA").ok();
+    let chosen = chosen();
     let candidates = chosen.as_deref().map_or(CANDIDATES.to_vec(), |path| vec![path]);
     let (mut absent, mut broken) = (Vec::new(), Vec::new());
     for candidate in candidates {
@@ -162,7 +167,7 @@ fn symbol(library: &Library, name: &CStr) -> Option<*mut ()> {
 fn file_of(library: &Library) -> PathBuf {
     let unknown = || PathBuf::from("libcuda.so.1");
     let Some(address) = symbol(library, c"cuInit").or_else(|| symbol(library, c"cuDriverGetVersion")) else {
-        return std::env::var_os("ONEGRAPH_LIBCUDA").map_or_else(unknown, PathBuf::from);
+        return chosen().map_or_else(unknown, PathBuf::from);
     };
     // SAFETY: all-zero is a valid value of this plain C struct.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

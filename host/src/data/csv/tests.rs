@@ -86,6 +86,11 @@ fn faults_name_line_reason_and_remedy() {
         ("2024-01-02T10:03:00Z,3,6,2,4,", FaultKind::NotANumber, "line 5: volume \"\" is not a number"),
         ("2024-01-02T10:03:00Z,3,6,2", FaultKind::Malformed, "line 5: has 4 fields, the header 6"),
         ("2024-01-02T10:03:00Z,3,6,2,4,1,", FaultKind::Malformed, "line 5: has 7 fields, the header 6"),
+        (
+            "\"2024-01-02T10:03:00Z,3,6,2,4,1",
+            FaultKind::Malformed,
+            "line 5: has 1 field, the header 6; is a quote opened and not closed?",
+        ),
     ] {
         let text = with(row);
         let reading = read_plainly(text.as_bytes()).expect("only a row is at fault");
@@ -103,6 +108,15 @@ fn lines_are_those_an_editor_shows() {
         .replace("timestamp", "note,timestamp")
         .replace("\n2024", "\n\"a\nb\",2024");
     assert!(error(&text).starts_with("line 2: high 0"), "{}", error(&text));
+    // A quote that nothing closes: the line on which it is opened, however the file ends.
+    for text in [PLAIN.to_owned(), PLAIN.trim_end().to_owned(), PLAIN.replace('\n', "\r\n")] {
+        let text = text.replacen("\n2024", "\n\"2024", 1);
+        assert!(
+            error(&text).starts_with("line 2: has 1 field, the header 6; is a quote"),
+            "{text:?}: {}",
+            error(&text)
+        );
+    }
     for end in ["\n", ""] {
         let blank =
             PLAIN.trim_end().replace("\n2024-01-02T10:02", "\n\n\n2024-01-02T10:02").replace("3,6,2.5", "3,6,0") + end;
