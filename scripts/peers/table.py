@@ -4,7 +4,7 @@ import pathlib
 import statistics
 import sys
 
-WIDTHS = (46, 12, 12, 8, 28)
+WIDTHS = (62, 10, 10, 6, 20)
 
 
 def read(path):
