@@ -97,7 +97,8 @@ def book(s, change, recent):
     deepest = jnp.maximum(s['max_drawdown'], peak - log_equity)
     reward = jnp.clip((log_return - LAMBDA_DD * (deepest - s['max_drawdown'])) / SIGMA, -10, 10)
     recent = jnp.where(jnp.arange(N_RECENT) == s['n_returns'] % N_RECENT, log_return, recent)
-    return dict(s, log_equity=log_equity, peak=peak, max_drawdown=deepest, steps=s['steps'] + 1, n_returns=s['n_returns'] + 1), recent, reward
+    s = dict(s, log_equity=log_equity, peak=peak, max_drawdown=deepest, steps=s['steps'] + 1, n_returns=s['n_returns'] + 1)
+    return s, recent, reward
 
 
 def account(s, recent, cap, epsilon, episode):
@@ -143,7 +144,8 @@ def policy(p, u, atoms):
         h = h + (1 - (l + 1) / L * 0.1) * (y @ p['w_res'][2 * l + 1] + p['b_res'][2 * l + 1])
     n, width = h.shape
     gate = 8 * jax.nn.softmax((h @ p['w_gate']).reshape(n, 4, 8), -1)
-    inputs = jnp.concatenate([h[None], (h.reshape(n, 1, 8, width // 8) * gate[..., None]).reshape(n, 4, width).transpose(1, 0, 2)])
+    of_branch = (h.reshape(n, 1, 8, width // 8) * gate[..., None]).reshape(n, 4, width)
+    inputs = jnp.concatenate([h[None], of_branch.transpose(1, 0, 2)])
     hidden = jax.nn.silu(jnp.einsum('bnh,bhm->bnm', inputs, p['w_hid']) + p['b_hid'])
     v = (hidden[0] @ p['w_v']).reshape(n, 4, 1, K)
     ranks = []
@@ -192,7 +194,8 @@ def run(carry, key, market, features, net, c, n_bars, with_network):
 def simulated(key, n):
     a, b, d = (jax.random.normal(k, (n,)) * SIGMA for k in jax.random.split(key, 3))
     open_, close = 0.1 * a, b
-    return dict(open=open_, close=close, high=jnp.maximum(open_, close) + jnp.abs(d) / 2, low=jnp.minimum(open_, close) - jnp.abs(d) / 2,
+    tail = jnp.abs(d) / 2
+    return dict(open=open_, close=close, high=jnp.maximum(open_, close) + tail, low=jnp.minimum(open_, close) - tail,
                 half_spread=jnp.full((n,), HALF_SPREAD), elapsed_years=jnp.full((n,), 60 / (365.25 * 86400)))
 
 
@@ -202,20 +205,21 @@ def check():
     after = dict(before, open=0.01, high=0.03, low=-0.01, close=0.02)
     hold, failed = jnp.asarray((1, 2, 4)), 0
     state = dict({name: jnp.zeros(()) for name in FLOATS}, **{name: jnp.zeros((), jnp.int32) for name in WHOLE})
-    bought = 1.01 * 1.0001
+    bought, sold = 1.01 * 1.0001, 1.01 * 0.9999
     cases = [  # what, position before, action, hold left, return, position after, hold left after
         ('flat stays flat', 0, (FLAT, 0, 0, 0), 0, 0, 0, 0),
         ('a market buy', 0, (LONG, 2, 0, 2), 0, (1 - TAKER) * (1 + 1.02 / bought - 1) - 1, 1, 3),
-        ('a market sale of a whole position', 1, (FLAT, 0, 0, 0), 0, 1.01 * 0.9999 * (1 - TAKER) - 1, 0, 0),
+        ('a market sale of a whole position', 1, (FLAT, 0, 0, 0), 0, sold * (1 - TAKER) - 1, 0, 0),
         ('a limit to buy at the close fills', 0, (LONG, 2, 1, 0), 0, (1 - MAKER) * 1.02 - 1, 1, 0),
         ('a limit to sell fills at the open', 1, (FLAT, 0, 1, 0), 0, 1.01 * (1 - MAKER) - 1, 0, 0),
-        ('a third short, by market', 0, (SHORT, 0, 0, 1), 0, (1 - TAKER / 3) * (1 - (1.02 / (1.01 * 0.9999) - 1) / 3) - 1, -1 / 3, 1),
+        ('a third short, by market', 0, (SHORT, 0, 0, 1), 0, (1 - TAKER / 3) * (1 - (1.02 / sold - 1) / 3) - 1, -1 / 3, 1),
         ('the hold keeps the position', 1, (SHORT, 2, 0, 0), 2, 0.02, 1, 1),
     ]
     for what, position, action, left, want, want_position, want_left in cases:
         s = dict(state, position=jnp.float32(position), hold_left=jnp.int32(left))
         s, change, _ = trade(s, jnp.asarray(action), jnp.float32(1), before, after, hold)
-        fine = abs(float(change) - want) < 1e-6 and abs(float(s['position']) - want_position) < 1e-6 and int(s['hold_left']) == want_left
+        fine = abs(float(change) - want) < 1e-6 and abs(float(s['position']) - want_position) < 1e-6
+        fine = fine and int(s['hold_left']) == want_left
         failed += not fine
         print(f'{what:36} {float(change):10.6f} {want:10.6f}  {"" if fine else "FAILED"}')
     print(f'{len(cases) - failed} passed, {failed} failed')
@@ -234,8 +238,8 @@ def main():
     market, features = simulated(key, c['bars']), jax.random.normal(key, (c['bars'], NF))
     net = network(key, c, jnp.bfloat16 if device.platform == 'gpu' else jnp.float32) if args.network else None
     state = dict({name: jnp.zeros((n,)) for name in FLOATS}, **{name: jnp.zeros((n,), jnp.int32) for name in WHOLE})
-    state.update(bar=jax.random.randint(key, (n,), 128, c['bars'] - 1 - c['episode']), last_direction=jnp.full((n,), FLAT, jnp.int32),
-                 length=jax.random.randint(key, (n,), 1, c['episode'] + 1))
+    state.update(bar=jax.random.randint(key, (n,), 128, c['bars'] - 1 - c['episode']),
+                 last_direction=jnp.full((n,), FLAT, jnp.int32), length=jax.random.randint(key, (n,), 1, c['episode'] + 1))
     carry = (state, jnp.zeros((n, N_RECENT)), jnp.zeros((n, N_ACCOUNT)), jnp.zeros((n,)))
     go = jax.jit(functools.partial(run, c=c, n_bars=args.bars, with_network=args.network), donate_argnums=0)
     rates = []
@@ -247,9 +251,10 @@ def main():
         rates.append(n * args.bars * args.calls / (time.perf_counter() - began))
     rates = sorted(rates[1:])
     rate = rates[len(rates) // 2]
-    print(f'JAX {jax.__version__} on {device.device_kind}: {args.preset}, {n} environments{", network in the loop" * args.network}, '
-          f'load {os.getloadavg()[0]:.1f}')
-    print(f'{rate:.4g} environment steps a second ({rates[0]:.4g} to {rates[-1]:.4g}, {args.rounds} rounds of {args.calls} x {args.bars} bars); '
+    loop = ', network in the loop' * args.network
+    print(f'JAX {jax.__version__} on {device.device_kind}: {args.preset}, {n} environments{loop}, load {os.getloadavg()[0]:.1f}')
+    print(f'{rate:.4g} environment steps a second ({rates[0]:.4g} to {rates[-1]:.4g}, '
+          f'{args.rounds} rounds of {args.calls} x {args.bars} bars); '
           f'mean of rewards and features {float(carry[3].mean()):.4f}')
     if args.json:
         with open(args.json, 'w') as file:

@@ -2,7 +2,8 @@
 """The whole training step of onegraph in PyTorch: what onegraph's step is timed against, and checked against.
 
     step.py [--preset tiny|small|full] [--device cuda|cpu] [--learners core|defaults|all] [--modes eager,compile] [--json FILE]
-    step.py --check DUMP [--modes compile]     compares with `onegraph dump --preset tiny --set precision=f32 --steps N --out DUMP`
+    step.py --check DUMP [--modes compile]
+        compares with a step of `onegraph dump --preset tiny --set precision=f32 --steps N --out DUMP`
 
 `core`: trunk, branches, C51 with double DQN, prioritized replay, AdamW, target EMA. `defaults`: what docs/configuration.md has
 on. `all`: every learner. Pruning is off in each preset and is not here.
@@ -39,7 +40,8 @@ PRESETS = {  # docs/configuration.md
     'full': dict(window=16, hidden=512, branch_hidden=128, batch=8192, capacity=1 << 20, envs=4096, lr=3e-4, tau=(0.01, 0.001),
                  v=3.0, steps=35600, episode=512),
 }
-DEFAULTS = {'film', 'spectral', 'depth', 'selection', 'spacing', 'cql', 'her', 'q_statistics', 'vaccine', 'adaptive_clip', 'causal'}
+DEFAULTS = {'film', 'spectral', 'depth', 'selection', 'spacing', 'cql', 'her', 'q_statistics', 'vaccine', 'adaptive_clip',
+            'causal'}
 LEARNERS = {
     'core': set(),
     'defaults': DEFAULTS,
@@ -126,6 +128,9 @@ class Pack:
 
     def __init__(self, name, first, operands, rest, decay=None):
         self.name, self.parts = name, [list(first), list(operands), list(rest)]
+        # Each learner begins where a vector of 16 bytes does.
+        self.pad = -sum(math.prod(shape) for _, shape, _ in self.entries()) % 8
+        self.parts[2] += [('pad', (self.pad,), [])] * (self.pad > 0)
         self.sizes = [[math.prod(shape) for _, shape, _ in part] for part in self.parts]
         self.n = sum(map(sum, self.sizes))
         # Weight decay goes over a prefix: the first part, and of the second those before `decay`.
@@ -163,7 +168,8 @@ class Pack:
         return torch.cat(parts)
 
     def load(self, prefix):
-        return torch.cat([DUMP[prefix + source].reshape(-1) for _, _, sources in self.entries() for source in sources])
+        names = [prefix + source for _, _, sources in self.entries() for source in sources]
+        return F.pad(torch.cat([DUMP[name].reshape(-1) for name in names]), (0, self.pad))
 
 
 temporal_on = 'temporal' in ON
@@ -196,7 +202,8 @@ if 'attention' in ON:
 if 'iqn' in ON:
     packs.append(Pack('iqn', [('w_phi', (H, 64), ['iqn.phi.weight']), ('b_phi', (H,), ['iqn.phi.bias']),
                               ('w_q1', (M, H), ['iqn.hidden.weight'])],
-                      [('b_q1', (M,), ['iqn.hidden.bias']), ('w_q2', (NA, M), ['iqn.out.weight']), ('b_q2', (NA,), ['iqn.out.bias'])],
+                      [('b_q1', (M,), ['iqn.hidden.bias']), ('w_q2', (NA, M), ['iqn.out.weight']),
+                       ('b_q2', (NA,), ['iqn.out.bias'])],
                       []))
 if 'iql' in ON:
     for name in ('iql_high', 'iql_low'):
@@ -206,7 +213,8 @@ if 'selectivity' in ON:
     packs.append(Pack('selectivity', [], [], [('w_s', (H,), ['select.weight']), ('b_s', (1,), ['select.bias'])]))
 if 'denoise' in ON:
     packs.append(Pack('denoise', [], [('w_e', (32, NF), ['denoise.encoder.weight']), ('b_e', (32,), ['denoise.encoder.bias']),
-                                      ('w_d', (NF, 32), ['denoise.decoder.weight']), ('b_d', (NF,), ['denoise.decoder.bias'])], []))
+                                      ('w_d', (NF, 32), ['denoise.decoder.weight']),
+                                      ('b_d', (NF,), ['denoise.decoder.bias'])], []))
 NAMES = [pack.name for pack in packs]
 PACK = dict(zip(NAMES, packs))
 LENGTHS = [pack.n for pack in packs]
@@ -495,7 +503,8 @@ def counters():
 def sample(sc):
     """A prioritized batch, with hindsight."""
     cs = P.cumsum(0, dtype=torch.float64)
-    idx = torch.searchsorted(cs, (ar + torch.rand(B, device=dev, dtype=torch.float64)) * (cs[-1] / B), right=True).clamp(max=CAP - 1)
+    at = (ar + torch.rand(B, device=dev, dtype=torch.float64)) * (cs[-1] / B)
+    idx = torch.searchsorted(cs, at, right=True).clamp(max=CAP - 1)
     p = P.index_select(0, idx)
     X = SS.index_select(0, torch.cat([idx, idx + CAP]))
     r, done, n, achieved, left, _ = META.index_select(0, idx).unbind(1)
@@ -575,8 +584,8 @@ def learn(b, sc, scales, ops):
         q_taken = Qa.detach().mean(1)
         mean, square = popart
         with torch.no_grad():
-            rate = torch.where(sc['first_q'], 1.0, 0.01) if 'first_q' in sc else torch.where(applied[NAMES.index('iql_high')] > 1, 0.01, 1.0)
-            new = torch.stack([mean + rate * (avg(q_taken.double()) - mean), square + rate * (avg(q_taken.double() ** 2) - square)])
+            rate, wide = torch.where(applied[NAMES.index('iql_high')] > 1, 0.01, 1.0), q_taken.double()
+            new = torch.stack([mean + rate * (avg(wide) - mean), square + rate * (avg(wide * wide) - square)])
             std = (new[1] - new[0] ** 2).clamp(min=0).sqrt().clamp(min=1e-4)
             old_std = isv[20].double()
             shrink, shift = (old_std / std).float(), ((mean - new[0]) / std).float()
@@ -629,8 +638,8 @@ def adam_fused(ranges, grads, decays, bad, scale, t):
     """AdamW on ranges of the leaf by torch's fused kernel: clip and gate inside it."""
     p = leaf.detach()
     for (a, b), g, wd in zip(ranges, grads, decays):
-        torch._fused_adamw_([p[a:b]], [g], [adam_m[a:b]], [adam_v[a:b]], [], [t], lr=C['lr'], beta1=0.9, beta2=0.999, weight_decay=wd,
-                            eps=1e-8, amsgrad=False, maximize=False, grad_scale=scale, found_inf=bad)
+        torch._fused_adamw_([p[a:b]], [g], [adam_m[a:b]], [adam_v[a:b]], [], [t], lr=C['lr'], beta1=0.9, beta2=0.999,
+                            weight_decay=wd, eps=1e-8, amsgrad=False, maximize=False, grad_scale=scale, found_inf=bad)
 
 
 def adam_plain(ranges, grads, decays, bad, scale, t):
@@ -667,7 +676,9 @@ def update(b, sc, out, ops):
         multiple = torch.where(compared & (cosine < phi), V_WEIGHT * multiple, zero)
         norm2 = (gg + multiple * (2 * gs + multiple * ss)).clamp(min=0)
     norm = norm2.sqrt()
-    clip = torch.where(applied[0] > 1, (2 * isv[22]).clamp(max=CLIP), CLIP) if 'adaptive_clip' in ON else torch.full((), CLIP, device=dev)
+    clip = torch.full((), CLIP, device=dev)
+    if 'adaptive_clip' in ON:
+        clip = torch.where(applied[0] > 1, (2 * isv[22]).clamp(max=CLIP), clip)
     good = torch.isfinite(out['J'] + norm)
     bad = 1 - good.float()
     out.update(norm2=norm2, multiple=multiple, cosine=cosine, clip=clip)
@@ -675,9 +686,9 @@ def update(b, sc, out, ops):
     target.lerp_(p[:NTARGET], sc['tau'] * good)
     if 'iql' in ON:
         at = sum(LENGTHS[:NAMES.index('iql_high')])
-        for n in LENGTHS[NAMES.index('iql_high'):NAMES.index('iql_low') + 1]:
-            at += n
-            last = p[at - 129:at]
+        for name in ('iql_high', 'iql_low'):
+            at += PACK[name].n
+            last = p[at - PACK[name].pad - 129:at - PACK[name].pad]
             last.mul_(torch.where(good, out['shrink'], 1.0))
             last[128:].add_(torch.where(good, out['shift'], 0.0))
     vaccinated = torch.addcmul(theta, snap, multiple) if 'vaccine' in ON else theta
@@ -685,7 +696,8 @@ def update(b, sc, out, ops):
         snap.copy_(torch.where(good, theta, snap))
     applied[0].sub_(bad)
     adam = adam_plain if ops.compiled else adam_fused
-    adam([(0, N_DECAY), (N_DECAY, NT)], [vaccinated[:N_DECAY], vaccinated[N_DECAY:]], [WDECAY, 0.0], bad, (norm / clip).clamp(min=1), applied[0])
+    adam([(0, N_DECAY), (N_DECAY, NT)], [vaccinated[:N_DECAY], vaccinated[N_DECAY:]], [WDECAY, 0.0], bad,
+         (norm / clip).clamp(min=1), applied[0])
     at = NT
     for i, name in enumerate(NAMES[1:], 1):
         s = segments[name]
@@ -742,7 +754,8 @@ def update(b, sc, out, ops):
     if 'iqn' in ON:
         loss = out['own']['iqn'].double()
         first = applied[NAMES.index('iqn')] <= 1
-        average = torch.where(first, torch.stack([loss, loss]), torch.stack([iqn_avg[0] + 0.01 * (loss - iqn_avg[0]), iqn_avg[1]]))
+        later = torch.stack([iqn_avg[0] + 0.01 * (loss - iqn_avg[0]), iqn_avg[1]])
+        average = torch.where(first, torch.stack([loss, loss]), later)
         iqn_avg.copy_(torch.where(good, average, iqn_avg))
         v[21] = torch.where(good, (1 - iqn_avg[0] / iqn_avg[1]).clamp(0, 1).float(), old[21])
     at = (step_no % 1000).view(1)
@@ -753,7 +766,8 @@ def update(b, sc, out, ops):
 
     q_low, q_high = torch.aminmax(out['q']) if 'q_statistics' in ON else (zero, zero)
     best = avg(pad16(out['q'], -1e30).amax(-1)) if 'q_statistics' in ON else zero
-    flags = [b['w'].sum() + b['r'].sum(), out['ce'].sum(), out['targets'].sum(), sum(out['own'].values(), zero), norm, bad, td.sum()]
+    flags = [b['w'].sum() + b['r'].sum(), out['ce'].sum(), out['targets'].sum(), sum(out['own'].values(), zero),
+             norm, bad, td.sum()]
     rb.copy_(torch.cat([torch.stack([out['J'], out['mse'], norm2, q_mean, q_low, q_high, q_var, best, sens.mean()]),
                         torch.isfinite(torch.stack(flags)).logical_not().float()]))
 
@@ -770,7 +784,6 @@ def make_step(compiled):
         out = learn(b, sc, scales, ops)
         with torch.no_grad():
             update(b, sc, out, ops)
-            rb_host.copy_(rb, non_blocking=True)
 
     return step
 
@@ -805,8 +818,8 @@ def check():
     theta_scales = d['spectral.scales']
     scales = [[theta_scales[i, 0].view(1, 1), theta_scales[i, 1:].view(2 * L, 1, 1)] for i in range(2)]
     b = dict(idx=d['batch.indices'].long(), p=d['priority.before'], w=d['batch.weights'], s=d['batch.states'][:, :SD],
-             s2=d['batch.next_states'][:, :SD], act=d['batch.actions'].long(), r=d['batch.rewards'], done=d['batch.dones'].float(),
-             n=d['batch.discount_powers'], achieved=d['batch.achieved'], relabelled=d['batch.relabelled'] != 0)
+             s2=d['batch.next_states'][:, :SD], act=d['batch.actions'].long(), r=d['batch.rewards'],
+             done=d['batch.dones'].float(), n=d['batch.discount_powers'], achieved=d['batch.achieved'], relabelled=d['batch.relabelled'] != 0)
     sc = dict(tau=d['scalars.tau'], depth=d['scalars.depth_mask'])
     if 'denoise' in ON:
         sc['noisy'] = d['denoise.inputs'][:, :NF]
@@ -855,6 +868,8 @@ def check():
         compare(f'gradient of {pack.name}', g, pack.load('gradient.'), 1e-5)
         pieces = g.split([math.prod(shape) for _, shape, _ in pack.entries()])
         for (_, _, sources), piece in zip(pack.entries(), pieces):
+            if not sources:
+                continue
             want = torch.cat([d['gradient.' + source].reshape(-1) for source in sources])
             scale = float(want.norm())
             worst.append((float((piece - want).norm()) / scale if scale else float(piece.norm()), sources[0]))
@@ -941,24 +956,28 @@ def prepare(mode):
     began = time.time()
     step, how = (make_step(False), '') if mode in ('eager', 'graph') else compile_step()
     due = [move_spacing if 'spacing' in ON else None, causal if 'causal' in ON else None]
-    for _ in range(3):
+
+    def whole():
         step()
+        rb_host.copy_(rb, non_blocking=True)
+    for _ in range(3):
+        whole()
         for fn in due:
             if fn:
                 fn()
     sync()
     if mode.endswith('graph'):
-        step, due = capture(step), [fn and capture(fn) for fn in due]
-    return step, due, ', '.join(filter(None, [how, f'prepared in {time.time() - began:.0f} s']))
+        return capture(whole), [fn and capture(fn) for fn in due], how + f', prepared in {time.time() - began:.0f} s'
+    return whole, due, ', '.join(filter(None, [how, f'prepared in {time.time() - began:.0f} s']))
 
 
 def timed(fn, n):
     sync()
-    began = time.perf_counter()
+    began, processors = time.perf_counter(), time.process_time()
     for i in range(n):
         fn(i)
     sync()
-    return (time.perf_counter() - began) * 1e6 / n
+    return (time.perf_counter() - began) * 1e6 / n, (time.process_time() - processors) * 1e6 / n
 
 
 def measure(mode):
@@ -972,10 +991,11 @@ def measure(mode):
             due[1]()
     for i in range(10):
         one(i)
-    times = sorted(timed(one, args.steps) for _ in range(args.rounds))
-    found = dict(us=times[len(times) // 2], min_us=times[0], max_us=times[-1], how=how, loss=float(rb_host[0]), flags=float(rb_host[9:].sum()))
-    print(f'{mode:14} {found["us"]:10.1f} {times[0]:10.1f} {times[-1]:10.1f}   {how}; J {found["loss"]:.4f}, flags {found["flags"]:.0f}',
-          flush=True)
+    times, processors = (sorted(x) for x in zip(*(timed(one, args.steps) for _ in range(args.rounds))))
+    middle, loss, flags = len(times) // 2, float(rb_host[0]), float(rb_host[9:].sum())
+    found = dict(us=times[middle], min_us=times[0], max_us=times[-1], processor_us=processors[middle], how=how, loss=loss, flags=flags)
+    print(f'{mode:14} {times[middle]:10.1f} {times[0]:10.1f} {times[-1]:10.1f} {processors[middle]:10.1f}   {how}; J {loss:.4f}, '
+          f'flags {flags:.0f}', flush=True)
     return found
 
 
@@ -985,9 +1005,9 @@ def main():
     modes = (args.modes or ('eager,graph,compile,compile_graph' if CUDA else 'eager,compile')).split(',')
     name = torch.cuda.get_device_name() if CUDA else f'the CPU, {torch.get_num_threads()} threads'
     precision = 'f32' if WD == FP else 'bf16'
-    print(f'PyTorch {torch.__version__} on {name}: {args.preset}, {args.learners} learners, batch {B}, {precision}, {N} parameters; '
-          f'{args.rounds} rounds of {args.steps} steps, load {os.getloadavg()[0]:.1f}')
-    print(f'{"us a step":14} {"median":>10} {"least":>10} {"most":>10}')
+    print(f'PyTorch {torch.__version__} on {name}: {args.preset}, {args.learners} learners, batch {B}, {precision}, '
+          f'{N} parameters; {args.rounds} rounds of {args.steps} steps, load {os.getloadavg()[0]:.1f}')
+    print(f'{"us a step":14} {"median":>10} {"least":>10} {"most":>10} {"processor":>10}')
     found = {}
     for mode in modes:
         try:
@@ -997,12 +1017,13 @@ def main():
             traceback.print_exc()
             if CUDA:  # A failed capture leaves the generator capturing.
                 with contextlib.suppress(Exception):
-                    torch.cuda.default_generators[0].graphsafe_set_state(torch.Generator('cuda').manual_seed(1).graphsafe_get_state())
+                    fresh = torch.Generator('cuda').manual_seed(1)
+                    torch.cuda.default_generators[0].graphsafe_set_state(fresh.graphsafe_get_state())
     best = min(found, key=lambda mode: found[mode]['us'], default=None)
     if args.json:
         with open(args.json, 'w') as file:
-            json.dump(dict(torch=torch.__version__, device=name, preset=args.preset, learners=args.learners, batch=B, precision=precision,
-                           threads=torch.get_num_threads(), best=best, step_us=best and found[best]['us'], modes=found), file, indent=1)
+            json.dump(dict(torch=torch.__version__, device=name, preset=args.preset, learners=args.learners, batch=B,
+                           precision=precision, threads=torch.get_num_threads(), best=best, step_us=best and found[best]['us'], modes=found), file, indent=1)
     return 0 if best else 1
 
 

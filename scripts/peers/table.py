@@ -25,17 +25,21 @@ def cpu(folder):
     for learners in ('defaults', 'all'):
         of = lambda what: [read(path) for path in sorted(folder.glob(f'{learners}.*.{what}'))]
         ours = statistics.median(x['step_us'] for x in of('ours'))
-        # Of the precisions and of eager and compiled the fastest, each its median over the turns.
-        peers = {(precision, mode): statistics.median(x['modes'][mode]['us'] for x in of(precision) if mode in x['modes'])
-                 for precision in ('f32', 'bf16') for mode in {mode for x in of(precision) for mode in x['modes']}}
+        seconds = lambda what: [sum(map(float, path.read_text().split())) for path in sorted(folder.glob(f'{learners}.*.{what}'))]
+        processor = statistics.median((many - few) / 80 * 1e6 for many, few in zip(seconds('many'), seconds('few')))
+        peers = {mode: tuple(statistics.median(x['modes'][mode][key] for x in of('peer') if mode in x['modes'])
+                             for key in ('us', 'processor_us')) for mode in {mode for x in of('peer') for mode in x['modes']}}
         load = ' | '.join(path.read_text().split(',')[0] for path in sorted(folder.glob(f'{learners}.*.load')))
         best = min(peers, key=peers.get)
-        for (precision, mode), us in sorted(peers.items()):
-            mark = 'target: 3 or more' if (precision, mode) == best else ''
-            rows.append((f'{learners}: PyTorch {mode}, {precision}', f'{ours:.0f}', f'{us:.0f}', f'{us / ours:.2f}', mark))
-            found.append(dict(learners=learners, precision=precision, mode=mode, ours_us=ours, peer_us=us, load=load))
-        rows.append((f'  load of 1 minute before each turn: {load}', '', '', '', ''))
-    shown(rows, ('a step, us', 'ours', 'peer', 'ratio', 'the fastest peer'))
+        for mode, (us, peer_processor) in sorted(peers.items()):
+            mark = 'target: 3 or more' if mode == best else ''
+            rows.append((f'{learners}, PyTorch {mode}: a step, us', f'{ours:.0f}', f'{us:.0f}', f'{us / ours:.2f}', mark))
+            rows.append((f'{learners}, PyTorch {mode}: processor time of a step, us', f'{processor:.0f}', f'{peer_processor:.0f}',
+                         f'{peer_processor / processor:.2f}', ''))
+            found.append(dict(learners=learners, mode=mode, ours_us=ours, peer_us=us, ours_processor_us=processor,
+                              peer_processor_us=peer_processor, load=load))
+        rows.append((f'  load of one minute before each turn: {load}', '', '', '', ''))
+    shown(rows, ('what', 'ours', 'peer', 'ratio', 'of the fastest peer'))
     return found
 
 
