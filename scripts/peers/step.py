@@ -819,7 +819,8 @@ def check():
     scales = [[theta_scales[i, 0].view(1, 1), theta_scales[i, 1:].view(2 * L, 1, 1)] for i in range(2)]
     b = dict(idx=d['batch.indices'].long(), p=d['priority.before'], w=d['batch.weights'], s=d['batch.states'][:, :SD],
              s2=d['batch.next_states'][:, :SD], act=d['batch.actions'].long(), r=d['batch.rewards'],
-             done=d['batch.dones'].float(), n=d['batch.discount_powers'], achieved=d['batch.achieved'], relabelled=d['batch.relabelled'] != 0)
+             done=d['batch.dones'].float(), n=d['batch.discount_powers'], achieved=d['batch.achieved'],
+             relabelled=d['batch.relabelled'] != 0)
     sc = dict(tau=d['scalars.tau'], depth=d['scalars.depth_mask'])
     if 'denoise' in ON:
         sc['noisy'] = d['denoise.inputs'][:, :NF]
@@ -993,7 +994,8 @@ def measure(mode):
         one(i)
     times, processors = (sorted(x) for x in zip(*(timed(one, args.steps) for _ in range(args.rounds))))
     middle, loss, flags = len(times) // 2, float(rb_host[0]), float(rb_host[9:].sum())
-    found = dict(us=times[middle], min_us=times[0], max_us=times[-1], processor_us=processors[middle], how=how, loss=loss, flags=flags)
+    found = dict(us=times[middle], min_us=times[0], max_us=times[-1], processor_us=processors[middle], how=how, loss=loss,
+                 flags=flags)
     print(f'{mode:14} {times[middle]:10.1f} {times[0]:10.1f} {times[-1]:10.1f} {processors[middle]:10.1f}   {how}; J {loss:.4f}, '
           f'flags {flags:.0f}', flush=True)
     return found
@@ -1023,7 +1025,8 @@ def main():
     if args.json:
         with open(args.json, 'w') as file:
             json.dump(dict(torch=torch.__version__, device=name, preset=args.preset, learners=args.learners, batch=B,
-                           precision=precision, threads=torch.get_num_threads(), best=best, step_us=best and found[best]['us'], modes=found), file, indent=1)
+                           precision=precision, threads=torch.get_num_threads(), best=best,
+                           step_us=best and found[best]['us'], modes=found), file, indent=1)
     return 0 if best else 1
 
 
