@@ -84,8 +84,7 @@ impl Progress {
 
     /// Writes plain lines to `out`.
     pub fn lines(total: Total, mut out: Box<dyn Write + Send>) -> Self {
-        // Whether standard error can be written does not decide whether training goes on.
-        let _ = writeln!(out, "{}", opening(total));
+        write_line(&mut *out, &opening(total));
         Self::new(total, Display::Lines(out))
     }
 
@@ -104,7 +103,7 @@ impl Progress {
         match &mut self.to {
             Display::Bar(bar) => bar.set_message(text),
             Display::Lines(out) => {
-                let _ = writeln!(out, "in epoch {}/{}  {text}", status.epochs_done + 1, self.total.epochs);
+                write_line(out, &format!("in epoch {}/{}  {text}", status.epochs_done + 1, self.total.epochs));
             }
             Display::Nothing => {}
         }
@@ -121,7 +120,7 @@ impl Progress {
                 bar.set_message(text);
             }
             Display::Lines(out) => {
-                let _ = writeln!(out, "epoch {}/{}  {text}", status.epochs_done, self.total.epochs);
+                write_line(out, &format!("epoch {}/{}  {text}", status.epochs_done, self.total.epochs));
             }
             Display::Nothing => {}
         }
@@ -177,6 +176,11 @@ fn bar(total: Total, target: ProgressDrawTarget) -> ProgressBar {
     bar.set_message(opening(total));
     bar.tick();
     bar
+}
+
+/// Whether standard error can be written does not decide whether training goes on.
+fn write_line(out: &mut dyn Write, text: &str) {
+    let _ = writeln!(out, "{text}");
 }
 
 /// Before the first numbers.

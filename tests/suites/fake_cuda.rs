@@ -6,7 +6,7 @@ mod driver;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cuda_driver::ledger::{self, Phase};
 use cuda_std::shape::LaunchShape;
@@ -279,21 +279,20 @@ mod scenario {
     pub fn case_x_another_thread_works_during_a_capture() {
         let device = open();
         let (a, b) = two_buffers(&device);
-        let captured = AtomicBool::new(false);
+        let (captured, n_done) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                let mut n_done = 0;
-                while n_done == 0 || !captured.load(Ordering::Relaxed) {
+                while !captured.load(Ordering::Relaxed) {
                     assert_usable(&device);
-                    n_done += 1;
+                    n_done.fetch_add(1, Ordering::Relaxed);
                 }
-                n_done
             });
-            for _ in 0..50 {
+            let mut n_captured = 0;
+            while n_captured < 50 || n_done.load(Ordering::Relaxed) < 2 && !other.is_finished() {
                 child(&device, "disturbed", &a, &b, 60).expect("the other thread's calls do not break it");
+                n_captured += 1;
             }
             captured.store(true, Ordering::Relaxed);
-            assert!(other.join().expect("the other thread works") > 1);
         });
     }
 

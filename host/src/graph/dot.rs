@@ -14,18 +14,17 @@ impl GraphDescription {
             let _ = writeln!(dot, "  c{index} [label = \"{}\\n{kernels}\"];", escaped(&child.name));
         }
         for edge in &self.edges {
-            let (from, to) = (edge.from, edge.to);
-            let reason = match edge.hazard {
-                Hazard::ReadAfterWrite => "reads",
-                Hazard::WriteAfterRead => "overwrites what was read",
-                Hazard::WriteAfterWrite => "overwrites",
-                Hazard::Nothing => {
-                    let _ = writeln!(dot, "  c{from} -> c{to} [style = dashed];");
-                    continue;
-                }
+            let reason = |reason: &str| {
+                let label = format!("{} {reason} {}", edge.to_parameter, edge.from_parameter);
+                format!("tooltip = \"{}\"", escaped(&label))
             };
-            let label = format!("{} {reason} {}", edge.to_parameter, edge.from_parameter);
-            let _ = writeln!(dot, "  c{from} -> c{to} [tooltip = \"{}\"];", escaped(&label));
+            let attribute = match edge.hazard {
+                Hazard::ReadAfterWrite => reason("reads"),
+                Hazard::WriteAfterRead => reason("overwrites what was read"),
+                Hazard::WriteAfterWrite => reason("overwrites"),
+                Hazard::Nothing => "style = dashed".to_owned(),
+            };
+            let _ = writeln!(dot, "  c{} -> c{} [{attribute}];", edge.from, edge.to);
         }
         dot.push_str("}\n");
         dot

@@ -57,7 +57,7 @@ impl CapturedGraph {
         launches: &[ShapedLaunch],
     ) -> Result<Self, DeviceError> {
         let _entered = device.enter()?;
-        module.prepare(launches.iter())?;
+        module.prepare(launches)?;
         let mut capture = Capture::begin(device)?;
         let launched = launches.iter().try_for_each(|(shape, launch)| module.launch(capture.stream, *shape, launch));
         let ended = capture.end();

@@ -64,22 +64,17 @@ impl CudaModule {
         Ok(())
     }
 
-    /// Makes the kernels of `launches` ready: those that are not loaded are, as one module of the driver's.
-    #[track_caller]
-    pub(super) fn prepare<'a>(
-        &self,
-        launches: impl Iterator<Item = &'a ShapedLaunch> + Clone,
-    ) -> Result<(), DeviceError> {
-        let _entered = self.device.enter()?;
+    /// Makes the kernels of `launches` ready: those that are not loaded are, as one module of the driver's. The device has been
+    /// entered.
+    pub(super) fn prepare(&self, launches: &[ShapedLaunch]) -> Result<(), DeviceError> {
         let mut loaded = lock(&self.loaded);
-        let mut missing: Vec<&'static str> = launches.clone().map(|(_, launch)| launch.info().name).collect();
+        let mut missing: Vec<&'static str> = launches.iter().map(|(_, launch)| launch.info().name).collect();
         missing.retain(|kernel| !loaded.functions.contains_key(kernel));
         missing.sort_unstable();
         missing.dedup();
         self.load(&mut loaded, &missing)?;
-        launches
-            .into_iter()
-            .try_for_each(|(shape, launch)| self.granted(&mut loaded, launch.info().name, *shape).map(drop))
+        let mut grant = |shape, launch: &Launch| self.granted(&mut loaded, launch.info().name, shape).map(drop);
+        launches.iter().try_for_each(|(shape, launch)| grant(*shape, launch))
     }
 
     /// Loads kernels, as one module of the driver's.

@@ -28,7 +28,7 @@ impl<'a> Ptx<'a> {
         let mut end = head;
         for line in text[head..].split_inclusive('\n') {
             end += line.len();
-            let code = line.split_once("//").map_or(line, |(code, _)| code).trim();
+            let code = without_comment(line).trim();
             depth += code.bytes().map(|byte| i32::from(byte == b'{') - i32::from(byte == b'}')).sum::<i32>();
             let complete = code.ends_with([';', '}']) || code.starts_with(".file");
             if depth == 0 && complete {
@@ -90,7 +90,11 @@ impl<'a> Item<'a> {
 
 /// A text's lines without their comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code))
+    text.lines().map(without_comment)
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
 }
 
 /// The identifiers of a piece of code, parts of instructions and numbers among them.
