@@ -2,16 +2,19 @@
 //! seeds, and prints a table of paired differences.
 //!
 //! `ablation [--preset small] [--sim mean-reverting] [--data FILE] [--set key=value]... [--seeds FIRST..LAST] [--jobs N] [--only PART,..]
-//! [--minutes N] [--device auto|cuda|cpu] [--json FILE]`. Runs stand side by side, `--jobs` of them, in one process, so that a GPU has the
-//! kernels of several at a time; steps are timed one variant after the other. With `--data` a market file stands in for the
-//! simulator. No run begins after `--minutes`: the table then has the seeds that every variant has finished.
+//! [--minutes N] [--no-step-times] [--device auto|cuda|cpu] [--json FILE]`. Runs stand side by side, `--jobs` of them, each a process of
+//! its own; steps are timed one variant after the other. With `--data` a market file stands in for the simulator. No run begins
+//! after `--minutes`: the table then has the seeds that every variant has finished.
+//!
+//! Processes take turns on a GPU. With NVIDIA's multi-process service (`nvidia-cuda-mps-control -d`) it has the kernels of
+//! several at a time, which is four times as fast.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -28,12 +31,13 @@ use host::metrics::EpochMetrics;
 use host::progress::{Progress, Total};
 use host::run::{RunFolder, RunRecord};
 use host::train::{Run, RunEnd, Trainer};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// What each learner brings.
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct Arguments {
     #[arg(long, value_enum, default_value = "small")]
     preset: Preset,
@@ -60,6 +64,12 @@ struct Arguments {
     only: Vec<String>,
     #[arg(long, value_enum, default_value = "auto")]
     device: On,
+    /// No step is timed: the table has no such column.
+    #[arg(long)]
+    no_step_times: bool,
+    /// One run of this variant on the first seed, its numbers as a line of JSON: what the processes side by side are told.
+    #[arg(long, hide = true, value_name = "VARIANT")]
+    run: Option<String>,
     /// Every run's numbers, a line of JSON each, as they come.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -98,7 +108,7 @@ struct Variant {
 }
 
 /// One run's numbers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Numbers {
     variant: String,
     seed: u64,
@@ -170,8 +180,23 @@ impl Arguments {
         Ok(host::data::read(path, &ReadOptions::default())?.accept(0)?.0)
     }
 
+    /// Trains a variant on a seed, and tests it, in a process of its own.
+    fn run_apart(&self, variant: &Variant, seed: u64) -> Result<Numbers, Failed> {
+        // Of options that are told twice the last one holds.
+        let seeds = format!("{seed}..{seed}");
+        let child = Command::new(std::env::current_exe()?)
+            .args(std::env::args_os().skip(1))
+            .args(["--run", &variant.name, "--seeds", &seeds])
+            .stderr(Stdio::inherit())
+            .output()?;
+        if !child.status.success() {
+            return Err(format!("{} on seed {seed} ended with {}", variant.name, child.status).into());
+        }
+        Ok(serde_json::from_slice(&child.stdout)?)
+    }
+
     /// Trains a variant on a seed, and tests it.
-    fn run(&self, device: &Device, variant: &Variant, seed: u64) -> Result<Numbers, Failed> {
+    fn run_here(&self, device: &Device, variant: &Variant, seed: u64) -> Result<Numbers, Failed> {
         let config = self.config(variant, seed)?;
         let (bars, parent) = (self.bars(&config)?, tempfile::tempdir()?);
         let record = RunRecord::new(device, &config, Some(self.preset), &bars);
@@ -255,6 +280,12 @@ fn work() -> Result<(), Failed> {
     let wanted =
         |variant: &Variant| variant.name == WHOLE || arguments.only.iter().any(|part| variant.name.contains(part));
     let variants: Vec<Variant> = variants().into_iter().filter(wanted).collect();
+    if let Some(name) = &arguments.run {
+        let variant = variants.iter().find(|variant| variant.name == *name).ok_or("there is no such variant")?;
+        let numbers = arguments.run_here(&Device::open(choice)?, variant, *arguments.seeds.start())?;
+        println!("{}", serde_json::to_string(&numbers)?);
+        return Ok(());
+    }
     // Seed by seed, so that what is there when time runs out is paired.
     let jobs: Vec<(u64, &Variant)> =
         arguments.seeds.clone().flat_map(|seed| variants.iter().map(move |variant| (seed, variant))).collect();
@@ -262,13 +293,11 @@ fn work() -> Result<(), Failed> {
     let json = arguments.json.as_ref().map(File::create).transpose()?;
     let started = Instant::now();
     let worker = || -> Result<(), Failed> {
-        // One opening's transfers wait for all of its streams, so each worker has its own.
-        let device = Device::open(choice)?;
         while let Some((seed, variant)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if started.elapsed().as_secs_f64() > 60.0 * arguments.minutes {
                 break;
             }
-            let numbers = arguments.run(&device, variant, *seed)?;
+            let numbers = arguments.run_apart(variant, *seed)?;
             let (seconds, earned) = (started.elapsed().as_secs(), numbers.share.unwrap_or(numbers.log_growth));
             eprintln!(
                 "{seconds} s: {}, seed {seed}: Sharpe {:.1}, earned {earned:.2}, position {:.2}, in the market {:.2}",
@@ -297,10 +326,11 @@ fn work() -> Result<(), Failed> {
     let what = if has_rule { "share of the rule" } else { "sum of log returns" };
     let device = Device::open(choice)?;
     println!("{}, {} backend, seeds {seeds:?}", device.info().name, device.backend_name());
+    let times = if arguments.no_step_times { "" } else { " step, us |" };
     println!(
-        "| variant | Sharpe | less the whole agent's | {what} | less the whole agent's | position / kelly_cap | trades | loss | mse | step, us |"
+        "| variant | Sharpe | less the whole agent's | {what} | less the whole agent's | position / kelly_cap | trades | loss | mse |{times}"
     );
-    println!("|{}", "---|".repeat(10));
+    println!("|{}", "---|".repeat(9 + usize::from(!arguments.no_step_times)));
     for variant in &variants {
         let column = |field: fn(&Numbers) -> f64, digits: usize| {
             let (ours, base) = (of(variant, field), of(&variants[0], field));
@@ -311,7 +341,7 @@ fn work() -> Result<(), Failed> {
         };
         let average = |field: fn(&Numbers) -> f64| mean(of(variant, field).into_iter());
         println!(
-            "| {} | {} | {} | {:.2} | {:.0} | {:.3} | {:.4} | {:.0} |",
+            "| {} | {} | {} | {:.2} | {:.0} | {:.3} | {:.4} |{}",
             variant.name,
             column(|numbers| numbers.sharpe, 1),
             column(earned, if has_rule { 2 } else { 4 }),
@@ -319,7 +349,11 @@ fn work() -> Result<(), Failed> {
             average(|numbers| numbers.n_trades as f64),
             average(|numbers| numbers.loss),
             average(|numbers| numbers.mse),
-            arguments.step_us(&device, variant)?,
+            if arguments.no_step_times {
+                String::new()
+            } else {
+                format!(" {:.0} |", arguments.step_us(&device, variant)?)
+            },
         );
     }
     Ok(())
