@@ -78,7 +78,7 @@ scenarios! {
     an_index_past_the_last_gpu_is_told [("ONEGRAPH_DEVICE_INDEX", "3"), ("FAKE_CUDA_COUNT", "2")];
     the_second_gpu_can_be_chosen [("ONEGRAPH_DEVICE_INDEX", "1"), ("FAKE_CUDA_COUNT", "2")];
     an_index_that_is_no_number_is_refused [("ONEGRAPH_DEVICE_INDEX", "first")];
-    a_missing_driver_leaves_the_cpu [("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1")];
+    a_named_driver_that_is_missing_is_told [("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1")];
 }
 
 fn open() -> Device {
@@ -447,9 +447,11 @@ mod scenario {
         }
     }
 
-    pub fn a_missing_driver_leaves_the_cpu() {
-        let text = Device::open(DeviceChoice::Cuda).err().expect("no such file").to_string();
-        assert_has(&text, &["/nonexistent/libcuda.so.1", "--device cpu"]);
-        assert_eq!(Device::open(DeviceChoice::Auto).expect("the CPU").backend_name(), "cpu");
+    pub fn a_named_driver_that_is_missing_is_told() {
+        for choice in [DeviceChoice::Cuda, DeviceChoice::Auto] {
+            let text = Device::open(choice).err().expect("no such file").to_string();
+            assert_has(&text, &["/nonexistent/libcuda.so.1", "--device cpu"]);
+        }
+        assert_eq!(Device::open(DeviceChoice::Cpu).expect("the CPU").backend_name(), "cpu");
     }
 }

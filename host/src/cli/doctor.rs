@@ -87,7 +87,8 @@ impl Arguments {
         let kernels_run = checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU);
         let works = match global.device {
             DeviceArgument::Cpu => true,
-            DeviceArgument::Auto => kernels_run,
+            // A driver that is named is meant to be used.
+            DeviceArgument::Auto => kernels_run && (gpu.is_ok() || !cuda_driver::is_named()),
             DeviceArgument::Cuda => gpu.is_ok() && kernels_run,
         };
         let device = if gpu.is_ok() { "cuda" } else { "cpu" };
@@ -115,7 +116,7 @@ fn driver() -> Check {
 
 fn mend_driver(error: &DriverError) -> &'static str {
     match error {
-        DriverError::NotFound { .. } if std::env::var_os("ONEGRAPH_LIBCUDA").is_some() => {
+        DriverError::NotFound { .. } if cuda_driver::is_named() => {
             "unset ONEGRAPH_LIBCUDA, so that the driver is searched for"
         }
         DriverError::NotFound { .. }

@@ -35,6 +35,14 @@ impl fmt::Display for Origin {
     }
 }
 
+/// What to do about a key that has no section, and that a file has below one.
+fn below_a_section(origin: &Origin, key: &str, nearest: &str) -> &'static str {
+    match (origin, key.split_once('.')) {
+        (Origin::File { .. }, Some((_, last))) if last == nearest => ", which stands above the first `[section]`",
+        _ => "",
+    }
+}
+
 /// A configuration that cannot be used: where, what, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -61,8 +69,9 @@ pub enum ConfigError {
     NoAssignment(Origin),
     /// A key that does not exist.
     #[error(
-        "{origin}: there is no key `{}`; the nearest is `{nearest}`; docs/configuration.md lists all of them",
-        shown(key)
+        "{origin}: there is no key `{}`; the nearest is `{nearest}`{}; docs/configuration.md lists all of them",
+        shown(key),
+        below_a_section(origin, key, nearest)
     )]
     UnknownKey {
         /// Where.

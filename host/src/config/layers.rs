@@ -171,7 +171,10 @@ fn nearest_key(name: &str) -> &'static str {
         // A little less, so that `lr` is nearest to `lr` and not to `risk.lr`.
         whole.max(0.99 * strsim::normalized_damerau_levenshtein(&last(name), &last(key.name)))
     };
-    let nearest = KEYS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let has_section = |key: &Key| key.name.contains('.');
+    // Of two alike the one without a section: such a key is easily written below one.
+    let order = |a: &&Key, b: &&Key| likeness(a).total_cmp(&likeness(b)).then(has_section(b).cmp(&has_section(a)));
+    let nearest = KEYS.iter().max_by(order);
     nearest.expect("there are keys").name
 }
 

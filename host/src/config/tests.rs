@@ -176,6 +176,10 @@ fn a_whole_number_is_a_number_too() {
 #[test]
 fn faults_of_a_file_name_line_key_and_remedy() {
     let cases: &[(&str, &[&str])] = &[
+        (
+            "[per]\nlr = 1e-3\n",
+            &["onegraph.toml:2", "`per.lr`", "nearest is `lr`, which stands above the first `[section]`;"],
+        ),
         ("lr = 1e-3\nhiden = 64\n", &["onegraph.toml:2", "`hiden`", "nearest is `hidden`", "configuration.md"]),
         ("[per]\nalfa = 0.5\n", &["onegraph.toml:2", "`per.alfa`", "`per.alpha`"]),
         ("\n[pre]\nalpha = 0.5\n", &["onegraph.toml:2", "no section `pre`", "nearest to `pre.alpha` is `per.alpha`"]),

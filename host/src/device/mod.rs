@@ -39,7 +39,8 @@ pub(crate) use replay::{Executable, Recorded, ShapedLaunch};
 /// Which device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The GPU if there is one that can be used, else the CPU.
+    /// The GPU if there is one that can be used, else the CPU. A driver or an index that the environment names and that
+    /// will not do is an error.
     #[default]
     Auto,
     /// The GPU or an error.
@@ -82,6 +83,7 @@ impl Device {
             DeviceChoice::Cuda => Self::cuda(),
             DeviceChoice::Auto => match Self::cuda() {
                 Err(error @ DeviceError::BadIndex(_)) => Err(error),
+                Err(error @ DeviceError::Driver(_)) if cuda_driver::is_named() => Err(error),
                 Err(reason) => {
                     tracing::info!("working on the CPU: {reason}");
                     Ok(Self::cpu_with(ExecutorOptions::default()))

@@ -1,4 +1,4 @@
-//! The program as a user runs it, on a machine without a driver.
+//! The program as a user runs it, on a machine without a GPU.
 
 mod files;
 
@@ -6,8 +6,14 @@ use std::process::{Command, Output};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onegraph"));
-    command.args(arguments).env("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1").env_remove("ONEGRAPH_DEVICE_INDEX");
+    command.args(arguments).env("CUDA_VISIBLE_DEVICES", "").env_remove("ONEGRAPH_LIBCUDA");
+    command.env_remove("ONEGRAPH_DEVICE_INDEX");
     command
+}
+
+/// Where there is no driver at all, whatever this machine has.
+fn without_a_driver(arguments: &[&str]) -> Output {
+    command(arguments).env("ONEGRAPH_LIBCUDA", "/nonexistent/libcuda.so.1").output().expect("the program starts")
 }
 
 fn onegraph(arguments: &[&str]) -> Output {
@@ -28,7 +34,7 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn doctor_without_a_driver_says_so_and_that_the_cpu_works() {
-    let output = onegraph(&["doctor"]);
+    let output = without_a_driver(&["doctor", "--device", "cpu"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert_has(
@@ -52,13 +58,13 @@ fn doctor_tells_what_is_wrong_with_the_kernel_compiler_that_was_named() {
 
 #[test]
 fn doctor_fails_when_the_gpu_that_was_asked_for_is_missing() {
-    let output = onegraph(&["doctor", "--device", "cuda"]);
+    let output = without_a_driver(&["doctor", "--device", "cuda"]);
     assert_eq!(output.status.code(), Some(2));
     assert_has(&stderr(&output), &["error: no CUDA driver found", "ONEGRAPH_LIBCUDA", "--device cpu"]);
     let text = stdout(&output);
     assert!(!text.contains("works on the"), "{text}");
     assert_has(&text, &["does not work on the GPU, which was asked for; works with `--device cpu`\n"]);
-    let report = stdout(&onegraph(&["doctor", "--device", "cuda", "--json"]));
+    let report = stdout(&without_a_driver(&["doctor", "--device", "cuda", "--json"]));
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON alone");
     assert_eq!((&report["device"], &report["works"]), (&"cpu".into(), &false.into()));
 }
@@ -66,7 +72,7 @@ fn doctor_fails_when_the_gpu_that_was_asked_for_is_missing() {
 #[test]
 fn doctor_json_has_a_stable_shape() {
     let report: serde_json::Value =
-        serde_json::from_str(&stdout(&onegraph(&["doctor", "--json"]))).expect("JSON alone");
+        serde_json::from_str(&stdout(&without_a_driver(&["doctor", "--device", "cpu", "--json"]))).expect("JSON alone");
     assert_eq!((&report["device"], &report["works"]), (&"cpu".into(), &true.into()));
     let checks = report["checks"].as_array().expect("a list");
     let driver = checks.iter().find(|check| check["name"] == "driver").expect("a line about the driver");
@@ -224,6 +230,15 @@ fn wrong_arguments_and_places_exit_with_two() {
         let output = onegraph(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert_has(&stderr(&output), &["--device cuda", "use no device"]);
+    }
+    // A driver that is named is meant to be used.
+    for arguments in [&["train"][..], &["doctor"], &["graph", "--device", "auto"]] {
+        let output = without_a_driver(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_has(
+            &stderr(&output),
+            &["error: no CUDA driver found (there is no /nonexistent/libcuda.so.1)", "--device cpu"],
+        );
     }
     // An empty name names no driver.
     let output = command(&["doctor"]).env("ONEGRAPH_LIBCUDA", "").output().expect("the program starts");

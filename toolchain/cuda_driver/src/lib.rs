@@ -8,5 +8,5 @@ pub mod ledger;
 mod load;
 mod symbols;
 
-pub use load::{DriverError, DriverInfo, DriverVersion, MINIMUM_VERSION, load};
+pub use load::{DriverError, DriverInfo, DriverVersion, MINIMUM_VERSION, is_named, load};
 pub use symbols::NAMES;

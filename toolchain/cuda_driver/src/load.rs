@@ -128,6 +128,11 @@ fn find() -> Result<Driver, DriverError> {
     Ok(Driver { _library: library, info: DriverInfo { path, version, missing } })
 }
 
+/// Whether `ONEGRAPH_LIBCUDA` names a file, so that a driver is meant to be there.
+pub fn is_named() -> bool {
+    chosen().is_some()
+}
+
 /// The file that `ONEGRAPH_LIBCUDA` names; none if it is unset or empty.
 fn chosen() -> Option<String> {
     std::env::var("ONEGRAPH_LIBCUDA").ok().filter(|path| !path.trim().is_empty())
