@@ -54,13 +54,14 @@ def gpu(folder):
             rows.append((f'step, us: {learners}, batch {batch}' + (f', {peer["best"]}' if peer else ''), *numbers(a, b),
                          f'{target} us' if target else ''))
             found.append(dict(what='step', learners=learners, batch=batch, ours=a, peer=b, target=target))
-    for network in (False, True):
-        name = 'environment.network' if network else 'environment'
+    of_name = {'environment': '', 'environment.many': ', 262,144', 'environment.network': ', network'}
+    for name, which in of_name.items():
         ours, peer = read(folder / f'{name}.ours'), read(folder / f'{name}.peer')
+        ours = ours[0] if isinstance(ours, list) else ours
         a, b = ours and ours['steps_a_second'] / 1e6, peer and peer['steps_a_second'] / 1e6
-        target = '50 million a second' if network else '500 million a second'
+        target = '50 million a second' if name == 'environment.network' else '500 million a second'
         missing = '' if peer else ', no JAX here'
-        rows.append((f'environments, million steps a second{", network" * network}{missing}', *numbers(a, b, True), target))
+        rows.append((f'environments, million steps a second{which}{missing}', *numbers(a, b, True), target))
         found.append(dict(what=name, ours=a, peer=b, target=target))
     kernels = [row for row in (read(folder / 'kernels.json') or {}).get('kernels', []) if row['peer']]
     for row in kernels:
