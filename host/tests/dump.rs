@@ -235,6 +235,33 @@ fn the_documentation_has_every_name_and_no_other() {
     }
 }
 
+/// Each index of the internal state vector has its row, under the same name; entries without a row are 0 in a step of every learner.
+#[test]
+fn the_documentation_has_every_entry_of_the_internal_state_vector() {
+    let table = include_str!("../../docs/dump.md").split("## Entries of `isv`").nth(1).expect("a table");
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let rows: Vec<Vec<String>> = table.lines().filter(|line| line.starts_with("| ")).skip(1).map(cells).collect();
+    let documented: Vec<(String, String)> = rows.iter().map(|row| (row[1].clone(), row[2].clone())).collect();
+    let index = |line: &str| -> Option<(String, String)> {
+        let (name, value) = line.strip_prefix("pub const ")?.split_once(": usize = ")?;
+        let (name, value) = (name.to_lowercase(), value.trim_end_matches(';').to_owned());
+        let range = (name == "atom_bounds").then(|| format!("{value} to 30"));
+        (name != "len").then(|| (range.unwrap_or(value), name))
+    };
+    let indices: Vec<_> = include_str!("../../shared-types/src/isv.rs").lines().filter_map(index).collect();
+    assert_eq!(documented, indices);
+    assert!(rows.iter().all(|row| row.len() == 6 && row[3..5].iter().all(|cell| !cell.is_empty())), "{rows:?}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = dump(folder.path(), 3, "bf16");
+    let tensors = SafeTensors::deserialize(&bytes).expect("a tensor file");
+    let has_row =
+        |entry: usize| (23..=30).contains(&entry) || documented.iter().any(|(number, _)| *number == entry.to_string());
+    for (entry, value) in floats(&tensors, "isv.after").into_iter().enumerate() {
+        assert!(has_row(entry) || value == 0.0, "entry {entry} is {value} and has no row");
+    }
+}
+
 #[test]
 fn without_temporal_block_and_attention_their_buffers_are_left_out() {
     let folder = tempfile::tempdir().expect("a folder");

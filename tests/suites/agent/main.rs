@@ -7,6 +7,7 @@ mod learners;
 mod maintenance;
 mod step;
 mod switches;
+mod whole;
 
 fn main() {
     let subjects = [
@@ -17,6 +18,7 @@ fn main() {
         front::cases(),
         iqn::cases(),
         maintenance::cases(),
+        whole::cases(),
     ];
     onegraph_tests::run(subjects.into_iter().flatten().collect())
 }

@@ -325,8 +325,14 @@ fn boundary_means_over_environments(device: &Device) -> Outcome {
     for step in 0..45 {
         scene.live(8, step)?;
     }
-    scene.lab.runner().run(scene.envs.boundary(&scene.world.market, &scene.bus))?;
-    let bus = scene.bus.read()?;
+    let at_health = |health: f32| -> Result<Vec<f32>, Failed> {
+        let mut bus = scene.bus.read()?;
+        bus[isv::HEALTH] = health;
+        scene.bus.write(&bus)?;
+        scene.lab.runner().run(scene.envs.boundary(&scene.world.market, &scene.bus))?;
+        Ok(scene.bus.read()?)
+    };
+    let bus = at_health(1.0)?;
     let (bars, states) = (scene.world.market.bars.read()?, scene.envs.states.read()?);
     let returns = scene.envs.returns.read()?;
     let mean = |value: &dyn Fn(usize) -> f64| (0..300).map(value).sum::<f64>() / 300.0;
@@ -347,6 +353,11 @@ fn boundary_means_over_environments(device: &Device) -> Outcome {
         ensure!((bus[index] as f64 - want).abs() < 1e-4, "entry {index} is {}, {want} expected", bus[index]);
     }
     ensure!(bus[isv::REGIME_VOLATILITY] > 0.0 && bus[isv::KELLY_CAP] < 1.0, "the test shows nothing");
+    for health in [0.75f32, 0.01] {
+        let (got, want) = (at_health(health)?[isv::KELLY_CAP], (health as f64 * mean(&kelly)).max(0.1));
+        ensure!((got as f64 - want).abs() < 1e-4, "at health {health} the cap is {got}, {want} expected");
+        ensure!((want > 0.1) == (health == 0.75), "a cap of {want} at health {health} shows nothing");
+    }
     Ok(())
 }
 

@@ -20,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         case("learners::every_switch_is_looked_at", every_switch_is_looked_at),
         case("learners::the_advantage_modulates_priorities_alone", the_advantage_modulates_priorities_alone),
         case("learners::popart_without_iql_does_nothing", popart_without_iql_does_nothing),
+        case("learners::pruning_that_has_not_begun_changes_nothing", pruning_that_has_not_begun_changes_nothing),
         case("learners::both_samplers_take_one_step", both_samplers_take_one_step),
         case("learners::without_alpha_all_priorities_are_1", without_alpha_all_priorities_are_1),
         case("learners::the_target_follows_at_its_rate", the_target_follows_at_its_rate),
@@ -200,6 +201,17 @@ fn popart_without_iql_does_nothing(device: &Device) -> Outcome {
     let program = Program::new(device)?;
     let of = |popart: &str| core_with(&program, 2, &[popart]);
     ensure_rest(&of("learners.popart=true")?, &of("learners.popart=false")?, &[])
+}
+
+/// Its launches are in the graph, where without `prune.final` they are not; nothing but the masks, of ones, is another step's.
+fn pruning_that_has_not_begun_changes_nothing(device: &Device) -> Outcome {
+    let program = Program::new(device)?;
+    let later = ["prune.final=0.5", "prune.start=100", "prune.end=200", "prune.every=1"];
+    let of = |pruning: &str| core_with(&program, 3, &[&later[..], &[pruning]].concat());
+    let (on, off) = (of("learners.pruning=true")?, of("learners.pruning=false")?);
+    let masks = on.values("masks")?;
+    ensure!(!masks.is_empty() && masks.iter().all(|word| *word == f64::from(u32::MAX)), "a mask before its step");
+    ensure_rest(&on, &off, &["masks"])
 }
 
 /// Of 512 priorities in 4,096 slots the samplers' roundings leave nothing to see in three steps.

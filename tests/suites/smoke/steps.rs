@@ -10,7 +10,7 @@ use host::market::walk_forward::walk_forward;
 use host::step::Published;
 use host::train::Trainer;
 use onegraph_tests::{Case, Failed, Outcome, case, ensure};
-use shared_types::isv;
+use shared_types::{StepScalars, isv};
 
 use crate::program::Program;
 use crate::runs::{EVERY_LEARNER, SHORT};
@@ -19,6 +19,7 @@ use crate::tensors::Tensors;
 pub fn cases() -> Vec<Case> {
     vec![
         case("steps::i5_no_nan_after_capture", i5_no_nan_after_capture),
+        case("steps::an_epochs_boundary_moves_its_schedules", an_epochs_boundary_moves_its_schedules),
         case("steps::the_readback_is_live_after_step_0", the_readback_is_live_after_step_0),
         case("steps::draws_follow_the_priorities_that_updates_left", draws_follow_the_priorities_that_updates_left),
         case("steps::an_update_writes_the_priorities_of_its_draws", an_update_writes_the_priorities_of_its_draws),
@@ -287,6 +288,43 @@ fn the_vaccine_compares_with_the_step_before(device: &Device) -> Outcome {
     let (compared, got) = (second.one("vaccine.compared")?, second.one("vaccine.cosine")?);
     ensure!(compared == 1.0 && (got - want).abs() <= 1e-5, "a cosine of {got}, {want} expected");
     ensure!(second.isv(isv::VACCINE_COS_EMA)? != 0.0, "the cosine did not reach its average");
+    Ok(())
+}
+
+/// Behind 50 steps each of the boundary's kernels leaves what its equation says of the bus as it was: gamma, epsilon and tau's health
+/// of entry 12, the atoms of the spacing that step 50 moved, the range of the last batch's quantiles. The steps leave all of it alone.
+fn an_epochs_boundary_moves_its_schedules(device: &Device) -> Outcome {
+    const WRITTEN: [usize; 6] =
+        [isv::GAMMA, isv::EPSILON, isv::KELLY_CAP, isv::IQN_IQR, isv::REGIME_VOLATILITY, isv::REGIME_TREND];
+    let mut trainer = trainer(device, &[&SHORT[..], &EVERY_LEARNER].concat())?;
+    let state = |trainer: &Trainer| -> Result<_, Failed> {
+        let bytes = |name: &str| {
+            let stored = trainer.agent_state().into_iter().find(|(of, _)| *of == name).ok_or("no such buffer")?.1;
+            Ok::<Vec<u8>, Failed>(stored.read_bytes()?)
+        };
+        let scalars: StepScalars = bytemuck::pod_read_unaligned(&bytes("scalars")?);
+        Ok((trainer.bus()?.entries, bytes("atoms")?, scalars.health_at_epoch))
+    };
+    let (start, even, _) = state(&trainer)?;
+    for _ in 0..50 {
+        step(&mut trainer)?;
+    }
+    let (before, atoms, _) = state(&trainer)?;
+    ensure!(WRITTEN.iter().all(|entry| before[*entry].to_bits() == start[*entry].to_bits()), "a step moves a schedule");
+    ensure!(atoms == even, "the atoms move within an epoch");
+    trainer.boundary()?;
+    let (after, atoms, health) = state(&trainer)?;
+    for entry in (0..isv::LEN).filter(|entry| !WRITTEN.contains(entry)) {
+        ensure!(after[entry].to_bits() == before[entry].to_bits(), "the boundary moves entry {entry}");
+    }
+    let of_before = before[isv::HEALTH];
+    ensure!(health == of_before && of_before < 1.0, "tau's health {health}, {of_before} in the bus");
+    let gamma = 0.95 + 0.04 * f64::from(of_before);
+    ensure!((f64::from(after[isv::GAMMA]) - gamma).abs() <= 2e-7, "gamma {}, {gamma} expected", after[isv::GAMMA]);
+    ensure!(after[isv::EPSILON] != before[isv::EPSILON], "epsilon stands");
+    ensure!((0.1..=1.0).contains(&after[isv::KELLY_CAP]), "a cap of {}", after[isv::KELLY_CAP]);
+    ensure!(before[isv::IQN_IQR] == 0.0 && after[isv::IQN_IQR] > 0.0, "a range of {}", after[isv::IQN_IQR]);
+    ensure!(atoms != even, "the atoms do not follow the spacing of step 50");
     Ok(())
 }
 
