@@ -14,7 +14,8 @@ fn listener(folder: &Path) -> std::path::PathBuf {
     library
 }
 
-/// Setup, warm-up, and each epoch with its parts, one inside the other; however many steps an epoch has, none has a range.
+/// Setup, warm-up, and each epoch with its parts, one inside the other; however many steps an epoch has, none has a
+/// range.
 #[test]
 fn a_run_names_its_epochs_and_never_a_step() {
     let folder = tempfile::tempdir().expect("a folder");

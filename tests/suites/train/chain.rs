@@ -73,8 +73,8 @@ fn transitions(chain: &Chain, n: u32, width: usize, window: usize) -> Vec<Transi
     all
 }
 
-/// Trains with targets of n steps, and holds each value of the direction branch to 2% of its own exact one. The batch has every path once:
-/// with fewer, the noise of draws is about the tolerance.
+/// Trains with targets of n steps, and holds each value of the direction branch to 2% of its own exact one. The batch has
+/// every path once: with fewer, the noise of draws is about the tolerance.
 fn learns(device: &Device, n: u32, batch: usize, n_steps: [usize; 2]) -> Outcome {
     let device = unchecked(device);
     let (chain, config) = (Chain::default(), config(batch));

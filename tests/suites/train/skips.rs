@@ -64,8 +64,9 @@ fn a_hundred_skipped_updates_stop_training(device: &Device) -> Outcome {
     }
 }
 
-/// A learning rate that throws the weights so far with the first updates that no later step has a finite objective: training stops in
-/// the third epoch, and its checkpoint, behind three boundaries, has the weights, targets and moments of the last applied update.
+/// A learning rate that throws the weights so far with the first updates that no later step has a finite objective:
+/// training stops in the third epoch, and its checkpoint, behind three boundaries, has the weights, targets and moments
+/// of the last applied update.
 fn what_was_learned_before_them_is_kept(device: &Device) -> Outcome {
     let device = &unchecked(device);
     let config = Config { epochs: 8, steps_per_epoch: 40, lr: 1e30, ..config() };

@@ -102,8 +102,8 @@ fn bars_of_every_length_keep_it_across_a_hole() {
     }
 }
 
-/// A trade of four at 100 by a seller, or the quotes around it, in every schema of ticks and every version. Trades alone tell a spread
-/// once both sides have traded.
+/// A trade of four at 100 by a seller, or the quotes around it, in every schema of ticks and every version. Trades alone
+/// tell a spread once both sides have traded.
 #[test]
 fn ticks_of_every_schema_in_versions_1_to_3() {
     let level = || quote(PRICE - 1_000_000_000, PRICE + 1_000_000_000, 1, 1);
