@@ -2,6 +2,7 @@
 // running launch, captures obey the driver's rules. A broken rule aborts the process with a message.
 //
 // FAKE_CUDA_CC: compute capability, two digits (90). FAKE_CUDA_MEMORY: bytes of the device. FAKE_CUDA_COUNT: devices.
+// FAKE_CUDA_THREADS: what a kernel's registers allow a block (512).
 // FAKE_CUDA_FAIL: NAME:N:STATUS, the N-th call of NAME (from 1) returns STATUS.
 #include <pthread.h>
 #include <stddef.h>
@@ -234,7 +235,7 @@ Status cuModuleGetFunction(Function **function, Module *module, const char *name
 }
 Status cuFuncGetAttribute(int *value, int attribute, Function *function) {
     (void)function;
-    *value = attribute == 0 ? 512 : 0;
+    *value = attribute == 0 ? (int)number("FAKE_CUDA_THREADS", 512) : 0;
     return OK;
 }
 Status cuFuncSetAttribute(Function *function, int attribute, int value) {

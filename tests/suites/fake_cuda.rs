@@ -4,6 +4,8 @@
 #[path = "../fake_cuda/driver.rs"]
 mod driver;
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,15 +14,20 @@ use cuda_driver::ledger::{self, Phase};
 use cuda_std::shape::LaunchShape;
 use driver::fake_driver;
 use host::audit::{Audit, Class};
+use host::config::{Config, DataSource, Learners, Preset};
+use host::data::simulate::Simulation;
 use host::device::ledger::{Direction, MemoryKind};
 use host::device::{Buffer, Device, DeviceChoice};
 use host::error::DeviceError;
 use host::graph::{ChildGraph, ParentGraph};
 use host::images::Images;
+use host::train::Trainer;
 use onegraph_tests::TEST_KERNELS as KERNELS;
 use test_kernels::copies::copy_f32;
 
 const SCENARIO: &str = "FAKE_CUDA_SCENARIO";
+/// A device on which the step of the preset `tiny` fits.
+const ROOM: [(&str, &str); 2] = [("FAKE_CUDA_MEMORY", "100000000"), ("FAKE_CUDA_THREADS", "1024")];
 const SHAPE: LaunchShape = LaunchShape::linear(4, 32);
 
 /// Runs a scenario in a new process; returns nothing unless it passes.
@@ -54,8 +61,10 @@ macro_rules! scenarios {
 
 scenarios! {
     i1_a_replay_is_one_driver_call [];
+    i1_the_loop_of_the_steps_is_one_driver_call_a_step ROOM;
     calls_between_two_steps_are_violations [];
     i3_each_child_has_a_module_of_its_own [];
+    i3_each_child_of_the_step_has_a_module_of_its_own ROOM;
     everything_may_be_dropped_in_any_order [];
     case_x_a_failed_capture_leaves_the_device_usable [];
     case_x_a_driver_error_in_a_capture_is_told_and_over [("FAKE_CUDA_FAIL", "cuLaunchKernel:2:719")];
@@ -103,6 +112,15 @@ fn two_buffers(device: &Device) -> (Buffer<f32>, Buffer<f32>) {
     (device.alloc(128).expect("memory"), device.alloc(128).expect("memory"))
 }
 
+/// What trains, with every learner.
+fn trainer(device: &Device) -> Trainer {
+    let mut config = Config::preset(Preset::Tiny, DataSource::Simulator);
+    let (temporal, attention, iqn, iql, selectivity, denoise, risk) = (true, true, true, true, true, true, true);
+    config.learners = Learners { temporal, attention, iqn, iql, selectivity, denoise, risk, ..config.learners };
+    let bars = Simulation { market: config.sim.market, n_bars: config.sim.bars, seed: config.seed }.bars();
+    Trainer::new(device, &config, &bars).expect("a trainer")
+}
+
 /// The device still captures, composes, launches and copies.
 fn assert_usable(device: &Device) {
     let (a, b) = two_buffers(device);
@@ -134,6 +152,21 @@ mod scenario {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert_eq!((lines[0].name, lines[0].phase, lines[0].calls), ("cuGraphLaunch", Phase::Step, 1000));
         assert_has(lines[0].place.as_deref().unwrap_or_default(), &["fake_cuda.rs:"]);
+    }
+
+    /// The loop that training runs, on the CUDA backend: every call that it makes of the driver is counted here.
+    pub fn i1_the_loop_of_the_steps_is_one_driver_call_a_step() {
+        let device = open();
+        let mut trainer = trainer(&device);
+        ledger::enable();
+        let ended = trainer.step_loop().run(1000, |_| ControlFlow::Continue(())).expect("launches");
+        ledger::disable();
+        assert!(ended.is_continue());
+        trainer.finish_steps().expect("a wait behind the steps");
+        let audit = Audit::of(ledger::snapshot(), 1000);
+        assert_eq!((audit.hot_calls, audit.graph_launches, audit.violations), (1000, 1000, 0), "{:?}", audit.lines);
+        let names: Vec<_> = audit.lines.iter().map(|line| line.calls.name).collect();
+        assert_eq!(names, ["cuGraphLaunch", "mapped load"]);
     }
 
     /// As the driver's own functions, with what they move and of which memory.
@@ -195,6 +228,20 @@ mod scenario {
         }
         own.dedup();
         assert_eq!(own.len(), 3);
+    }
+
+    /// The step that trains: kernels that several children launch are loaded for each of them.
+    pub fn i3_each_child_of_the_step_has_a_module_of_its_own() {
+        let device = open();
+        let trainer = trainer(&device);
+        let (children, modules) =
+            (&trainer.step_graph().description().children, trainer.step_graph().modules().expect("its modules"));
+        assert_eq!((children.len(), modules.len()), (12, 12));
+        for (child, module) in children.iter().zip(&modules) {
+            assert_eq!(module.of_kernels, vec![module.own; child.kernels.len()], "{}", child.name);
+        }
+        let own: BTreeSet<usize> = modules.iter().map(|module| module.own).collect();
+        assert_eq!(own.len(), 12, "children share a module");
     }
 
     /// The fake aborts when an object outlives its context, or memory or a module goes while a launch may reach it.

@@ -237,7 +237,7 @@ impl fmt::Display for Inspection {
         row("zero volume", self.zero_volume.to_string())?;
         row("high = low", self.flat_bars.to_string())?;
         if !self.measured.is_empty() {
-            row("measured", self.measured.iter().map(|m| format!("{m:?}")).collect::<Vec<_>>().join(", "))?;
+            row("measured", self.measured.iter().map(|m| m.name()).collect::<Vec<_>>().join(", "))?;
         }
         let repairs = &self.repairs;
         row("duplicates", format!("{} exact, dropped", repairs.duplicates_dropped))?;

@@ -15,7 +15,7 @@ use crate::learner::{Learner, Transition, unchecked};
 pub fn cases() -> Vec<Case> {
     vec![
         case("chain::one_step_targets_give_the_optimal_values", |device| learns(device, 1, 20, [700, 250])),
-        case("chain::three_step_targets_give_their_fixed_point", |device| learns(device, 3, 80, [350, 200])),
+        case("chain::three_step_targets_give_their_fixed_point", |device| learns(device, 3, 320, [350, 200])),
     ]
 }
 
@@ -73,7 +73,8 @@ fn transitions(chain: &Chain, n: u32, width: usize, window: usize) -> Vec<Transi
     all
 }
 
-/// Trains with targets of n steps, and holds the direction branch to 2% of the greatest value.
+/// Trains with targets of n steps, and holds each value of the direction branch to 2% of its own exact one. The batch has
+/// every path once: with fewer, the noise of draws is about the tolerance.
 fn learns(device: &Device, n: u32, batch: usize, n_steps: [usize; 2]) -> Outcome {
     let device = unchecked(device);
     let (chain, config) = (Chain::default(), config(batch));
@@ -94,13 +95,8 @@ fn learns(device: &Device, n: u32, batch: usize, n_steps: [usize; 2]) -> Outcome
     let (q, exact) = (values(&learner, width, window)?, chain.fixed_point(n));
     let top = exact.iter().flatten().fold(0.0f64, |top, q| top.max(q.abs()));
     let (off, at) = worst(&q, &exact);
-    println!("direction: {:.2}% of the greatest value", 100.0 * off / top);
-    ensure!(
-        off <= 0.02 * top,
-        "state {}, direction {}: off by {off:.3} of {top:.3}; Q {q:.3?} of {exact:.3?}",
-        at.0,
-        at.1
-    );
+    println!("direction: {:.2}%", 100.0 * off);
+    ensure!(off <= 0.02, "state {}, direction {}: off by {:.2}%; Q {q:.3?} of {exact:.3?}", at.0, at.1, 100.0 * off);
     for (state, exact) in exact.iter().enumerate() {
         // The lead of the best direction over the others is what the policy lives by.
         let best = |row: &[f64]| (0..N_DIRECTIONS).max_by(|&a, &b| row[a].total_cmp(&row[b]).then(b.cmp(&a)));
@@ -143,12 +139,12 @@ fn values(learner: &Learner, width: usize, window: usize) -> Result<[[f64; N_ACT
     Ok(std::array::from_fn(|s| std::array::from_fn(|a| f64::from(q[s * N_ACTIONS + a]))))
 }
 
-/// The greatest error of the direction branch, and where it is.
+/// The greatest error of the direction branch, of the exact value there, and where it is.
 fn worst(q: &[[f64; N_ACTIONS]; N_STATES], exact: &Values) -> (f64, (usize, usize)) {
     let mut worst = (0.0, (0, 0));
     for state in 0..N_STATES {
         for action in 0..BRANCH_SIZES[0] {
-            let off = (q[state][action] - exact[state][action]).abs();
+            let off = (q[state][action] / exact[state][action] - 1.0).abs();
             // A NaN must not pass for a small error.
             if off.is_nan() || off > worst.0 {
                 worst = (if off.is_nan() { f64::INFINITY } else { off }, (state, action));

@@ -54,7 +54,7 @@ const INF: f32 = f32::INFINITY;
 /// What a NaN of the online pass on s gives.
 const PASS: [(usize, u32); 3] = [(FORWARD, NAN_GATES), (GRADIENT, NAN_GATES), (AUX, NAN_GATES)];
 
-const FAULTS: [Fault; 17] = [
+const FAULTS: [Fault; 21] = [
     Fault {
         name: "nan_in_states",
         place: Place::States,
@@ -100,13 +100,34 @@ const FAULTS: [Fault; 17] = [
         gated: true,
     },
     Fault {
+        name: "infinity_in_a_target_weight",
+        place: Place::Target,
+        value: INF,
+        flags: &[(DDQN, NAN), PASS[0], PASS[1], PASS[2]],
+        gated: true,
+    },
+    Fault {
         name: "nan_in_importance_weights",
         place: Place::WeightsBehindSample,
         value: f32::NAN,
         flags: &PASS,
         gated: true,
     },
+    Fault {
+        name: "infinity_in_importance_weights",
+        place: Place::WeightsBehindSample,
+        value: INF,
+        flags: &[(FORWARD, INF_GATES), PASS[1], PASS[2]],
+        gated: true,
+    },
     Fault { name: "nan_in_targets", place: Place::TargetsBehindDdqn, value: f32::NAN, flags: &PASS, gated: true },
+    Fault {
+        name: "infinity_in_targets",
+        place: Place::TargetsBehindDdqn,
+        value: INF,
+        flags: &[(FORWARD, INF_GATES), PASS[1], PASS[2]],
+        gated: true,
+    },
     Fault {
         name: "nan_in_the_gradient",
         place: Place::GradientBehindForward,
@@ -132,6 +153,14 @@ const FAULTS: [Fault; 17] = [
         name: "nan_in_a_moment",
         place: Place::FirstMoment,
         value: f32::NAN,
+        flags: &[(UPDATE, NAN)],
+        gated: false,
+    },
+    Fault {
+        name: "infinity_in_a_moment",
+        place: Place::FirstMoment,
+        value: INF,
+        // m + (1 - beta) (g - m) of an infinite m.
         flags: &[(UPDATE, NAN)],
         gated: false,
     },

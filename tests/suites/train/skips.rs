@@ -2,6 +2,7 @@
 
 use host::config::Config;
 use host::device::Device;
+use host::market::walk_forward::walk_forward;
 use host::run::RunFolder;
 use host::train::skips::MOST_SKIPPED;
 use host::train::{TrainError, Trainer};
@@ -11,8 +12,14 @@ use crate::learner::unchecked;
 use crate::runs::{bars, checkpoint, config, folder, metrics, try_train};
 
 pub fn cases() -> Vec<Case> {
-    vec![case("skips::a_hundred_skipped_updates_stop_training", a_hundred_skipped_updates_stop_training)]
+    vec![
+        case("skips::a_hundred_skipped_updates_stop_training", a_hundred_skipped_updates_stop_training),
+        case("skips::what_was_learned_before_them_is_kept", what_was_learned_before_them_is_kept),
+    ]
 }
+
+/// What no skipped step changes.
+const LEARNED: [&str; 5] = ["online", "target", "first_moments", "second_moments", "spacing"];
 
 /// Rewards that are no numbers from the first transition on, so that no update is ever applied: 40 steps an epoch, the hundredth
 /// skipped one is in the third.
@@ -44,7 +51,7 @@ fn a_hundred_skipped_updates_stop_training(device: &Device) -> Outcome {
     let fresh = Trainer::new(device, &config, &bars)?;
     fresh.agent.restart(fresh.runner())?;
     for (name, buffer) in fresh.agent.state() {
-        if ["online", "target", "first_moments", "second_moments", "spacing"].contains(&name) {
+        if LEARNED.contains(&name) {
             let tensor = left.tensor(name).ok_or("a tensor is missing")?;
             ensure!(tensor.bytes == buffer.read_bytes()?, "`{name}` changed");
         }
@@ -55,4 +62,50 @@ fn a_hundred_skipped_updates_stop_training(device: &Device) -> Outcome {
         Err(TrainError::Skipped { .. }) => Ok(()),
         _ => Err("gone on with, it does not stop again".into()),
     }
+}
+
+/// A learning rate that throws the weights so far with the first updates that no later step has a finite objective:
+/// training stops in the third epoch, and its checkpoint, behind three boundaries, has the weights, targets and moments
+/// of the last applied update.
+fn what_was_learned_before_them_is_kept(device: &Device) -> Outcome {
+    let device = &unchecked(device);
+    let config = Config { epochs: 8, steps_per_epoch: 40, lr: 1e30, ..config() };
+    let (parent, bars) = (tempfile::tempdir()?, bars(&config));
+    let mut trainer = Trainer::new(device, &config, &bars)?;
+    trainer.begin_fold(&walk_forward(bars.len(), config.folds, config.episode_len as usize)?[0])?;
+    trainer.warm_up()?;
+    trainer.collect(u64::from(config.bars_per_epoch))?;
+    let learned = |trainer: &Trainer| -> Result<Vec<(&'static str, Vec<u8>)>, Failed> {
+        let state = trainer.agent.state().into_iter().filter(|(name, _)| LEARNED.contains(name));
+        state.map(|(name, buffer)| Ok((name, buffer.read_bytes()?))).collect()
+    };
+    let (fresh, mut applied) = (learned(&trainer)?, 0);
+    for step in 1..=10 {
+        trainer.step()?;
+        trainer.finish_steps()?;
+        let counters = trainer.published().ok_or("nothing was published")?.counters;
+        ensure!(counters.adam_t >= applied, "step {step} took an update back");
+        applied = counters.adam_t;
+    }
+    ensure!((1..10).contains(&applied), "{applied} of 10 updates applied: not some good ones and then none");
+    let want = learned(&trainer)?;
+    ensure!(want.iter().zip(&fresh).any(|(want, fresh)| want != fresh), "nothing was learned before");
+
+    let run = folder(&parent.path().join("run"), &config, device)?;
+    let (steps, last, id) = match try_train(device, &config, &bars, &run) {
+        Err(TrainError::Skipped { steps, last, id, .. }) => (steps, last, id),
+        Err(error) => return Err(Failed::from(error)),
+        Ok(_) => return Err("training went on without a single update".into()),
+    };
+    ensure!((MOST_SKIPPED..=120).contains(&steps) && u64::from(steps) + applied as u64 == last, "{steps} up to {last}");
+    let left = checkpoint(&run, id.fold, id.epoch)?;
+    for (name, want) in want {
+        let tensor = left.tensor(name).ok_or("a tensor is missing")?;
+        ensure!(tensor.bytes == want, "`{name}` is not what the last applied update left");
+        if name != "spacing" {
+            let finite = want.as_chunks::<4>().0.iter().all(|&word| f32::from_le_bytes(word).is_finite());
+            ensure!(finite, "`{name}` is not finite");
+        }
+    }
+    Ok(())
 }

@@ -84,6 +84,79 @@ fn bars_of_versions_1_to_3_plain_and_zstd() {
 }
 
 #[test]
+fn bars_of_every_length_keep_it_across_a_hole() {
+    for (schema, rtype, length) in [
+        (Schema::Ohlcv1S, rtype::OHLCV_1S, 1),
+        (Schema::Ohlcv1M, rtype::OHLCV_1M, 60),
+        (Schema::Ohlcv1H, rtype::OHLCV_1H, 3_600),
+        (Schema::Ohlcv1D, rtype::OHLCV_1D, 86_400),
+        (Schema::OhlcvEod, rtype::OHLCV_EOD, 86_400),
+    ] {
+        let start = T - T % (86_400 * SECOND);
+        let bars =
+            [0, 3].map(|n| OhlcvMsg { hd: header::<OhlcvMsg>(rtype, 5, start + n * length * SECOND), ..bar(5, T, 11) });
+        let reading = read_plainly(&file(&metadata(3, Some(schema), &[]), &bars));
+        let reading = reading.unwrap_or_else(|e| panic!("{schema:?}: {e}"));
+        assert!(reading.source.format.ends_with(schema.as_str()), "{}", reading.source.format);
+        assert_eq!((reading.bars.len(), reading.bars.interval_ns as u64), (2, length * SECOND), "{schema:?}");
+    }
+}
+
+/// A trade of four at 100 by a seller, or the quotes around it, in every schema of ticks and every version. Trades alone
+/// tell a spread once both sides have traded.
+#[test]
+fn ticks_of_every_schema_in_versions_1_to_3() {
+    let level = || quote(PRICE - 1_000_000_000, PRICE + 1_000_000_000, 1, 1);
+    let (action, side) = (b'T' as _, b'A' as _);
+    let top = |rtype| Mbp1Msg {
+        hd: header::<Mbp1Msg>(rtype, 5, T),
+        price: PRICE,
+        size: 4,
+        action,
+        side,
+        levels: [level()],
+        ..Mbp1Msg::default()
+    };
+    let mut levels: [BidAskPair; 10] = Default::default();
+    levels[0] = level();
+    let hd = header::<Mbp10Msg>(rtype::MBP_10, 5, T);
+    let deep = Mbp10Msg { hd, price: PRICE, size: 4, action, side, levels, ..Mbp10Msg::default() };
+    let sample = |rtype, schema| BboMsg {
+        hd: header::<BboMsg>(rtype, 5, T),
+        ts_recv: T + 60 * SECOND,
+        levels: [level()],
+        ..BboMsg::default_for_schema(schema)
+    };
+    for version in 1..=3 {
+        let of = |schema| metadata(version, Some(schema), &[("AAA", 5)]);
+        for (schema, bytes) in [
+            (Schema::Trades, file(&of(Schema::Trades), &[b'B', b'A'].map(|side| trade(5, T, PRICE, 4, side)))),
+            (Schema::Tbbo, file(&of(Schema::Tbbo), &[top(rtype::MBP_1)])),
+            (Schema::Mbp1, file(&of(Schema::Mbp1), &[top(rtype::MBP_1)])),
+            (Schema::Mbp10, file(&of(Schema::Mbp10), std::slice::from_ref(&deep))),
+            (Schema::Bbo1S, file(&of(Schema::Bbo1S), &[sample(rtype::BBO_1S, Schema::Bbo1S)])),
+            (Schema::Bbo1M, file(&of(Schema::Bbo1M), &[sample(rtype::BBO_1M, Schema::Bbo1M)])),
+        ] {
+            let reading = read_plainly(&bytes).unwrap_or_else(|e| panic!("{schema:?}, version {version}: {e}"));
+            assert_eq!(reading.source.format, format!("DBN version {version}, {schema}"));
+            if schema == Schema::Mbp10 {
+                let shown = crate::data::inspect::Inspection::new(&reading).to_string();
+                assert!(shown.contains(" trades, signed_volume, spread, microprice_offset\n"), "{shown}");
+            }
+            let (bars, _) = reading.accept(1).unwrap_or_else(|e| panic!("{schema:?}, version {version}: {e}"));
+            assert_eq!((bars.time_ns[0] as u64, bars.interval_ns as u64), (T, 60 * SECOND), "{schema:?}");
+            let (volume, signed_volume, spread) = match schema {
+                Schema::Trades => (8.0, Some(vec![0.0]), 0.0),
+                Schema::Bbo1S | Schema::Bbo1M => (0.0, None, 0.02),
+                _ => (4.0, Some(vec![-4.0]), 0.02),
+            };
+            assert_eq!((bars.close[0], bars.volume[0]), (100.0, volume), "{schema:?}, version {version}");
+            assert_eq!((bars.spread, bars.signed_volume), (Some(vec![spread]), signed_volume), "{schema:?}");
+        }
+    }
+}
+
+#[test]
 fn case_q_every_zstd_frame_is_read_and_a_cut_is_an_error() {
     let metadata = metadata(1, Some(Schema::Ohlcv1M), &[("AAA", 5)]);
     let records: Vec<OhlcvMsg> = (0..100).map(|i| bar(5, T + 60 * SECOND * i, 11)).collect();

@@ -48,6 +48,18 @@ fn bars_agree_with_themselves_and_the_first_open_follows_the_last_close() {
     }
 }
 
+/// What is asked of the mean-reverting market, and of the walk beside it: basis points, bars, and no other spread.
+#[test]
+fn the_markets_numbers_are_those_asked_for() {
+    let bp = |fraction: f64| (1e4 * fraction * 1e6).round() / 1e6;
+    assert_eq!((HALF_LIFE_BARS, bp(BAR_SIGMA), bp(HALF_SPREAD)), (5.0, 20.0, 1.0));
+    assert_eq!((TAKER_BP, MAKER_BP, N_BARS_DEFAULT), (2.0, 1.0, 40_000));
+    for (market, bars) in markets(1).filter(|(market, _)| *market != Market::Regimes) {
+        let spread = bars.spread.expect("the simulator quotes a spread");
+        assert!(spread.iter().all(|spread| *spread == 2.0 * HALF_SPREAD), "{market:?}");
+    }
+}
+
 #[test]
 fn mean_reversion_has_the_half_life_and_sigma_it_claims() {
     for seed in 0..5 {
