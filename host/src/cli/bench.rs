@@ -10,8 +10,11 @@ use super::train::Setup;
 use super::{Error, Global};
 use crate::bench::timer::{median, percentile};
 use crate::bench::{Rates, Timer};
+use crate::config::{Config, KEYS};
+use crate::data::Bars;
+use crate::device::Device;
 use crate::graph::shape_text;
-use crate::market::walk_forward::walk_forward;
+use crate::market::walk_forward::{Fold, walk_forward};
 use crate::market::{Runner, Step};
 use crate::progress::{Progress, Status, Total, Working};
 use crate::run::plan::PlanError;
@@ -30,7 +33,8 @@ const ENOUGH: Duration = Duration::from_secs(3);
 #[derive(Debug, clap::Args)]
 #[group(id = "bench")]
 pub(super) struct Arguments {
-    /// Show the kernels of this child graph alone.
+    /// Show the kernels of this child graph alone; or what this learner adds to the step, by a step with it and one without it (the name of a
+    /// key of `learners`, such as `iqn`).
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     #[command(flatten)]
@@ -61,6 +65,20 @@ struct Measured {
     host: HostParts,
     /// The children.
     nodes: Vec<Node>,
+    /// What the learner adds that `--node` names.
+    learner: Option<Learner>,
+}
+
+/// A learner's share of the step: everything else as configured.
+#[derive(Serialize)]
+struct Learner {
+    name: String,
+    /// A whole step with it, launched back to back.
+    with_us: f64,
+    /// The same without it.
+    without_us: f64,
+    /// The difference, of the step with it. Times of two runs: under a hundredth it says nothing.
+    share: f64,
 }
 
 /// The host's part of a step, as training's loop has it.
@@ -77,6 +95,8 @@ struct HostParts {
 #[derive(Serialize)]
 struct Node {
     name: &'static str,
+    /// Its time, of the step's; children that run side by side have more than 1 in all.
+    share: f64,
     /// As a graph of its own.
     us: f64,
     /// The sum of its kernels, each run by itself.
@@ -101,6 +121,35 @@ struct Kernel {
     operations: u64,
     floor_us: f64,
     gap: f64,
+    /// Its time, of the step's.
+    share: f64,
+}
+
+/// What is measured: a device, a market, a part of it to train on.
+struct Place<'a> {
+    device: &'a Device,
+    series: &'a Bars,
+    fold: &'a Fold,
+}
+
+impl Place<'_> {
+    /// A trainer whose next step is its first.
+    fn trainer(&self, config: &Config) -> Result<Trainer, TrainError> {
+        let mut trainer = Trainer::new(self.device, config, self.series)?;
+        trainer.begin_fold(self.fold)?;
+        trainer.warm_up()?;
+        Ok(trainer)
+    }
+
+    /// What `learner` adds to a step of `config`; none if that is no learner.
+    fn share(&self, config: &Config, learner: &str) -> Result<Option<Learner>, TrainError> {
+        let both = config.with_learner(learner, true).zip(config.with_learner(learner, false));
+        let Some((with, without)) = both else { return Ok(None) };
+        let step_us = |config: &Config| -> Result<f64, TrainError> { Ok(whole_step(&mut self.trainer(config)?)?.0) };
+        let (with_us, without_us) = (step_us(&with)?, step_us(&without)?);
+        let share = (with_us - without_us) / with_us;
+        Ok(Some(Learner { name: learner.to_owned(), with_us, without_us, share }))
+    }
 }
 
 impl Arguments {
@@ -111,22 +160,27 @@ impl Arguments {
         let working = Working::start("measuring the step, its children and their kernels");
         let folds = walk_forward(series.len(), plan.config.folds, plan.config.episode_len as usize);
         let folds = folds.map_err(|source| PlanError::WalkForward { name: plan.bars[0].name.clone(), source })?;
-        let mut trainer = Trainer::new(&plan.device, &plan.config, series)?;
-        self.check_node(&trainer)?;
-        trainer.begin_fold(&folds[0])?;
-        trainer.warm_up()?;
+        let place = Place { device: &plan.device, series, fold: &folds[0] };
+        let mut trainer = place.trainer(&plan.config)?;
+        self.check_node(&trainer, &plan.config)?;
         let rates = Rates::measure(trainer.runner(), plan.config.precision)?;
         let (step_us, [host_us, host_p99_us], host) = whole_step(&mut trainer)?;
         let works = trainer.children().into_iter().flat_map(|(_, launches)| launches);
         let floor_us = works.map(|(_, launch)| rates.floor_us(launch.work())).sum();
         let device = plan.device.info().name;
         let gap = step_us / floor_us;
-        let nodes = Vec::new();
-        let mut measured = Measured { device, rates, step_us, floor_us, gap, host_us, host_p99_us, host, nodes };
+        let (nodes, learner) = (Vec::new(), None);
+        let mut measured =
+            Measured { device, rates, step_us, floor_us, gap, host_us, host_p99_us, host, nodes, learner };
         let is_shown = |name: &str| self.node.as_ref().is_none_or(|node| node == name);
         let names: Vec<&str> = trainer.children().into_iter().map(|(name, _)| name).collect();
         for name in names.into_iter().filter(|name| is_shown(name)) {
-            measured.nodes.push(node(&trainer, name, &rates)?);
+            measured.nodes.push(node(&trainer, name, &rates, step_us)?);
+        }
+        if let Some(name) = &self.node {
+            // Its memory is needed for the steps with the learner and without it.
+            drop(trainer);
+            measured.learner = place.share(&plan.config, name)?;
         }
         drop(working);
         self.json.write(&measured)?;
@@ -134,17 +188,21 @@ impl Arguments {
     }
 
     /// Refuses a `--node` that the step does not have, before anything is measured.
-    fn check_node(&self, trainer: &Trainer) -> Result<(), PlanError> {
+    fn check_node(&self, trainer: &Trainer, config: &Config) -> Result<(), PlanError> {
         let Some(node) = &self.node else { return Ok(()) };
-        let names: Vec<&str> = trainer.children().into_iter().map(|(name, _)| name).collect();
-        if names.contains(&node.as_str()) {
+        let children: Vec<&str> = trainer.children().into_iter().map(|(name, _)| name).collect();
+        if children.contains(&node.as_str()) || config.with_learner(node, true).is_some() {
             return Ok(());
         }
+        let learners: Vec<&str> = KEYS.iter().filter_map(|key| key.name.strip_prefix("learners.")).collect();
         let likeness = |name: &&&str| strsim::normalized_damerau_levenshtein(&node.to_lowercase(), name);
-        let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("a step has children");
-        let like = if likeness(&nearest) > 0.5 { format!("; the nearest is `{nearest}`") } else { String::new() };
-        let (node, all) = (shown(node), names.join(", "));
-        let text = format!("--node: the step has no child `{node}`{like}; its children are {all}");
+        let nearest = children.iter().chain(&learners).max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let nearest = nearest.filter(|nearest| likeness(nearest) > 0.5);
+        let like = nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`"));
+        let (node, children, learners) = (shown(node), children.join(", "), learners.join(", "));
+        let text = format!(
+            "--node: the step has no child `{node}`, and there is no such learner{like}; its children are {children}; learners are {learners}"
+        );
         Err(PlanError::Usage(text))
     }
 }
@@ -187,7 +245,7 @@ fn whole_step(trainer: &mut Trainer) -> Result<(f64, [f64; 2], HostParts), Train
 
 /// A child as a graph of its own, and its kernels by themselves. The step's counters are put back behind each, and the words of what is
 /// due only every so many steps say that it is not.
-fn node(trainer: &Trainer, name: &'static str, rates: &Rates) -> Result<Node, TrainError> {
+fn node(trainer: &Trainer, name: &'static str, rates: &Rates, step_us: f64) -> Result<Node, TrainError> {
     let (runner, timer) = (trainer.runner(), Timer::THOROUGH);
     let counters = trainer.agent.counters.read()?;
     let launches = || {
@@ -200,15 +258,16 @@ fn node(trainer: &Trainer, name: &'static str, rates: &Rates) -> Result<Node, Tr
     put_back()?;
     let mut kernels = Vec::new();
     for step in launches() {
-        kernels.push(kernel(runner, &step, rates)?);
+        kernels.push(kernel(runner, &step, rates, step_us)?);
         put_back()?;
     }
     let sum = |of: fn(&Kernel) -> f64| kernels.iter().map(of).sum::<f64>();
     let (kernels_us, floor_us) = (sum(|kernel| kernel.us), sum(|kernel| kernel.floor_us));
-    Ok(Node { name, us, kernels_us, floor_us, gap: us / floor_us, kernels })
+    let share = us / step_us;
+    Ok(Node { name, share, us, kernels_us, floor_us, gap: us / floor_us, kernels })
 }
 
-fn kernel(runner: Runner<'_>, step: &Step, rates: &Rates) -> Result<Kernel, TrainError> {
+fn kernel(runner: Runner<'_>, step: &Step, rates: &Rates, step_us: f64) -> Result<Kernel, TrainError> {
     let (shape, launch) = step;
     let us = Timer::THOROUGH.kernel(runner, step)?;
     let Work { bytes, operations } = launch.work();
@@ -221,11 +280,12 @@ fn kernel(runner: Runner<'_>, step: &Step, rates: &Rates) -> Result<Kernel, Trai
         operations,
         floor_us,
         gap: us / floor_us,
+        share: us / step_us,
     })
 }
 
 fn text(measured: &Measured) -> String {
-    let Measured { device, rates, step_us, floor_us, gap, host_us, host_p99_us, host, nodes } = measured;
+    let Measured { device, rates, step_us, floor_us, gap, host_us, host_p99_us, host, nodes, learner } = measured;
     let mut text = format!(
         "{device}: {step_us:.1} us a step ({:.0} steps a second), floor {floor_us:.1} us, gap {gap:.2}\n\
          host: {host_us:.2} us a step (99th percentile {host_p99_us:.2}): launch {:.2}, readback {:.2}, bookkeeping {:.2}\n\
@@ -238,19 +298,29 @@ fn text(measured: &Measured) -> String {
         1e-12 * rates.operations_per_s,
     );
     for node in nodes {
-        let Node { name, us, kernels_us, floor_us, gap, kernels } = node;
+        let Node { name, share, us, kernels_us, floor_us, gap, kernels } = node;
         text += &format!(
-            "\n{:<56} {:>10} {:>10} {:>8}\n{name:<56} {us:>10.1} {floor_us:>10.2} {}\n",
+            "\n{:<56} {:>10} {:>10} {:>8} {:>9}\n{name:<56} {us:>10.1} {floor_us:>10.2} {} {:>8.1}%\n",
             "",
             "us",
             "floor",
             "gap",
-            gap_text(*gap)
+            "of a step",
+            gap_text(*gap),
+            100.0 * share
         );
-        for Kernel { name, shape, us, floor_us, gap, .. } in kernels {
-            text += &format!("  {name:<32} {shape:<21} {us:>10.1} {floor_us:>10.2} {}\n", gap_text(*gap));
+        for Kernel { name, shape, us, floor_us, gap, share, .. } in kernels {
+            let (gap, percent) = (gap_text(*gap), 100.0 * share);
+            text += &format!("  {name:<32} {shape:<21} {us:>10.1} {floor_us:>10.2} {gap} {percent:>8.1}%\n");
         }
         text += &format!("  {:<54} {kernels_us:>10.1}\n", "kernels one by one, in all");
+    }
+    if let Some(Learner { name, with_us, without_us, share }) = learner {
+        text += &format!(
+            "\nlearners.{name}: {:.1} us of a step, {:.1}%: {with_us:.1} us with it, {without_us:.1} without\n",
+            with_us - without_us,
+            100.0 * share
+        );
     }
     text
 }

@@ -120,6 +120,13 @@ impl Key {
 }
 
 impl Config {
+    /// The same with a part of the agent on or off: `learner` as in `learners.iqn`, without the section. None if there is no such part.
+    pub fn with_learner(&self, learner: &str, is_on: bool) -> Option<Self> {
+        let key = KEYS.iter().find(|key| key.name.strip_prefix("learners.") == Some(learner))?;
+        let mut config = self.clone();
+        (key.write)(&mut config, &Value::Boolean(is_on)).then_some(config)
+    }
+
     /// The value of a key, as TOML.
     ///
     /// # Panics

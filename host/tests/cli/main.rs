@@ -184,7 +184,30 @@ fn bench_of_one_child_has_floors_and_gaps() {
 
     let refused = onegraph(&[&["bench", "--node", "forwrd"], &of_tiny[..]].concat());
     assert_eq!(refused.status.code(), Some(2));
-    assert_has(&stderr(&refused), &["no child `forwrd`", "the nearest is `forward`", "counters, per_sample"]);
+    let parts =
+        ["no child `forwrd`", "the nearest is `forward`", "counters, per_sample", "learners are temporal, attention"];
+    assert_has(&stderr(&refused), &parts);
+}
+
+/// A learner's share is the difference of two steps that differ in it alone, whether it is on or off in the configuration.
+#[test]
+fn bench_of_a_learner_is_a_step_with_it_and_one_without() {
+    let arguments = ["bench", "--node", "temporal", "--preset", "tiny", "--device", "cpu"];
+    let bench = |more: &[&str]| {
+        let mut bench = command(&[&arguments, more].concat());
+        let output = bench.env_remove("ONEGRAPH_CHECK").output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let found: serde_json::Value = serde_json::from_str(&bench(&["--json"])).expect("JSON alone");
+    let learner = &found["learner"];
+    let number = |field: &str| learner[field].as_f64().unwrap_or_else(|| panic!("{field} in {learner}"));
+    assert_eq!((&learner["name"], found["nodes"].as_array().map(Vec::len)), (&"temporal".into(), Some(0)));
+    // The block is most of what such a step computes: no disturbance hides it.
+    assert!(number("with_us") > 1.2 * number("without_us"), "{learner}");
+    let share = (number("with_us") - number("without_us")) / number("with_us");
+    assert!((share - number("share")).abs() < 1e-9, "{learner}");
+    assert_has(&bench(&["--set", "learners.temporal=true"]), &["\nlearners.temporal: ", " us with it, "]);
 }
 
 /// Without nsys it says so, what to do, and what works instead.
