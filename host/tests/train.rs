@@ -281,3 +281,19 @@ fn what_cannot_begin_exits_with_two_and_leaves_nothing() {
     }
     assert_eq!(fs::read_dir(folder.path().join("taken")).expect("a folder").count(), 1);
 }
+
+#[test]
+fn a_run_whose_checkpoints_are_gone_begins_anew_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let once = ["train", "--preset", "tiny", "--device", "cpu", "--set", "epochs=2", "--out", "run"];
+    done(&folder, &once);
+    let evaluation = || fs::read(folder.path().join("run/evaluation.json")).expect("an evaluation");
+    let before = evaluation();
+    for checkpoint in fs::read_dir(folder.path().join("run/checkpoints")).expect("a folder") {
+        fs::remove_dir_all(checkpoint.expect("an entry").path()).expect("a checkpoint's folder");
+    }
+    let output = run(&folder, &["train", "--resume", "run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_has(&stderr(&output), &["2 epochs were trained, and no checkpoint holds them: the run begins anew"]);
+    assert!(before == evaluation(), "another result");
+}

@@ -477,8 +477,10 @@ mod scenario {
     }
 
     pub fn an_index_past_the_last_gpu_is_told() {
-        let text = Device::open(DeviceChoice::Cuda).err().expect("there are two").to_string();
-        assert_has(&text, &["no GPU 3", "the driver shows 2", "ONEGRAPH_DEVICE_INDEX"]);
+        for choice in [DeviceChoice::Cuda, DeviceChoice::Auto] {
+            let text = Device::open(choice).err().expect("there are two").to_string();
+            assert_has(&text, &["no GPU 3", "the driver shows 2", "ONEGRAPH_DEVICE_INDEX"]);
+        }
     }
 
     pub fn the_second_gpu_can_be_chosen() {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::output::{self, Json};
 use super::{DeviceArgument, Error, Global, default_preset};
 use crate::config::{Config, DataSource, MemoryEstimate, Preset, bytes_text};
-use crate::device::{Device, DeviceChoice};
+use crate::device::{Device, DeviceChoice, is_named};
 use crate::error::DeviceError;
 use crate::images::KERNELS;
 use crate::run::plan::memory_on;
@@ -87,8 +87,8 @@ impl Arguments {
         let kernels_run = checks.iter().all(|check| check.ok || check.name != KERNELS_ON_GPU);
         let works = match global.device {
             DeviceArgument::Cpu => true,
-            // A driver that is named is meant to be used.
-            DeviceArgument::Auto => kernels_run && (gpu.is_ok() || !cuda_driver::is_named()),
+            // A driver or a GPU that is named is meant to be used.
+            DeviceArgument::Auto => kernels_run && !gpu.as_ref().is_err_and(is_named),
             DeviceArgument::Cuda => gpu.is_ok() && kernels_run,
         };
         let device = if gpu.is_ok() { "cuda" } else { "cpu" };

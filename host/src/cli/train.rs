@@ -19,7 +19,7 @@ use crate::files;
 use crate::report::run::REPORT_FILE;
 use crate::run::plan::{Begun, LEAST_BARS, PlanError, Resume, TrainPlan, read_files, record_files, simulate};
 use crate::run::{RunFolder, RunRecord};
-use crate::text::shown;
+use crate::text::{shown, shown_path};
 
 /// What is trained on what: configuration, data, seed.
 #[derive(Debug, clap::Args)]
@@ -112,6 +112,11 @@ impl Arguments {
             tracing::warn!("the run began on {}: its bits will differ from here on", record.device);
         }
         let checkpoint = folder.latest_checkpoint()?;
+        let n_lost = folder.epochs().map_or(0, |epochs| epochs.len());
+        if checkpoint.is_none() && n_lost > 0 {
+            let path = shown_path(folder.path());
+            tracing::warn!("{path}: {n_lost} epochs were trained, and no checkpoint holds them: the run begins anew");
+        }
         folder.check_metrics(checkpoint.as_ref().map(|checkpoint| checkpoint.meta().id))?;
         Ok(TrainPlan { config, bars, device, record, out: None, resume: Some(Resume { folder, checkpoint }) })
     }

@@ -49,6 +49,12 @@ pub enum DeviceChoice {
     Cpu,
 }
 
+/// Whether the environment names the driver or the GPU that failed, so that it is meant to be used.
+pub fn is_named(error: &DeviceError) -> bool {
+    let driver_is_named = matches!(error, DeviceError::Driver(_)) && cuda_driver::is_named();
+    driver_is_named || std::env::var_os("ONEGRAPH_DEVICE_INDEX").is_some()
+}
+
 /// A device. Cloning it shares it.
 #[derive(Clone)]
 pub struct Device {
@@ -82,10 +88,16 @@ impl Device {
             DeviceChoice::Cpu => Ok(Self::cpu_with(ExecutorOptions::default())),
             DeviceChoice::Cuda => Self::cuda(),
             DeviceChoice::Auto => match Self::cuda() {
-                Err(error @ DeviceError::BadIndex(_)) => Err(error),
-                Err(error @ DeviceError::Driver(_)) if cuda_driver::is_named() => Err(error),
+                Err(error) if is_named(&error) => Err(error),
                 Err(reason) => {
-                    tracing::info!("working on the CPU: {reason}");
+                    use cuda_driver::DriverError::NotFound;
+                    match reason {
+                        DeviceError::Driver(NotFound { .. }) | DeviceError::NoDevice { found: 0, .. } => {
+                            tracing::info!("working on the CPU: {reason}");
+                        }
+                        // There is one, and it is not used.
+                        _ => tracing::warn!("working on the CPU: {reason}"),
+                    }
                     Ok(Self::cpu_with(ExecutorOptions::default()))
                 }
                 opened => opened,

@@ -263,6 +263,10 @@ fn wrong_arguments_and_places_exit_with_two() {
             &["error: no CUDA driver found (there is no /nonexistent/libcuda.so.1)", "--device cpu"],
         );
     }
+    // So is a GPU.
+    let output = command(&["train"]).env("ONEGRAPH_DEVICE_INDEX", "3").output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_has(&stderr(&output), &["--device cpu"]);
     // An empty name names no driver.
     let output = command(&["doctor"]).env("ONEGRAPH_LIBCUDA", "").output().expect("the program starts");
     assert!(!stderr(&output).contains("error:  is"), "{}", stderr(&output));
