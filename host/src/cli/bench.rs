@@ -133,19 +133,25 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// A trainer whose next step is its first.
     fn trainer(&self, config: &Config) -> Result<Trainer, TrainError> {
-        let mut trainer = Trainer::new(self.device, config, self.series)?;
+        Trainer::new(self.device, config, self.series)
+    }
+
+    /// Comes to where the next step is the first.
+    fn begin(&self, trainer: &mut Trainer) -> Result<(), TrainError> {
         trainer.begin_fold(self.fold)?;
-        trainer.warm_up()?;
-        Ok(trainer)
+        trainer.warm_up()
     }
 
     /// What `learner` adds to a step of `config`; none if that is no learner.
     fn share(&self, config: &Config, learner: &str) -> Result<Option<Learner>, TrainError> {
         let both = config.with_learner(learner, true).zip(config.with_learner(learner, false));
         let Some((with, without)) = both else { return Ok(None) };
-        let step_us = |config: &Config| -> Result<f64, TrainError> { Ok(whole_step(&mut self.trainer(config)?)?.0) };
+        let step_us = |config: &Config| -> Result<f64, TrainError> {
+            let mut trainer = self.trainer(config)?;
+            self.begin(&mut trainer)?;
+            Ok(whole_step(&mut trainer)?.0)
+        };
         let (with_us, without_us) = (step_us(&with)?, step_us(&without)?);
         let share = (with_us - without_us) / with_us;
         Ok(Some(Learner { name: learner.to_owned(), with_us, without_us, share }))
@@ -163,6 +169,7 @@ impl Arguments {
         let place = Place { device: &plan.device, series, fold: &folds[0] };
         let mut trainer = place.trainer(&plan.config)?;
         self.check_node(&trainer, &plan.config)?;
+        place.begin(&mut trainer)?;
         let rates = Rates::measure(trainer.runner(), plan.config.precision)?;
         let (step_us, [host_us, host_p99_us], host) = whole_step(&mut trainer)?;
         let works = trainer.children().into_iter().flat_map(|(_, launches)| launches);
