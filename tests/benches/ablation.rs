@@ -9,6 +9,8 @@
 //! Processes take turns on a GPU. With NVIDIA's multi-process service (`nvidia-cuda-mps-control -d`) it has the kernels of
 //! several at a time, which is four times as fast.
 
+mod shared;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -32,6 +34,8 @@ use host::progress::{Progress, Total};
 use host::run::{RunFolder, RunRecord};
 use host::train::{Run, RunEnd, Trainer};
 use serde::{Deserialize, Serialize};
+
+use shared::{On, ended};
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -91,13 +95,6 @@ enum Simulated {
     Regimes,
     MeanReverting,
     RandomWalk,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum On {
-    Auto,
-    Cuda,
-    Cpu,
 }
 
 /// An agent, and how it differs from the whole one.
@@ -272,11 +269,7 @@ fn difference(ours: &[f64], base: &[f64]) -> (f64, f64) {
 
 fn work() -> Result<(), Failed> {
     let arguments = Arguments::parse();
-    let choice = match arguments.device {
-        On::Auto => DeviceChoice::Auto,
-        On::Cuda => DeviceChoice::Cuda,
-        On::Cpu => DeviceChoice::Cpu,
-    };
+    let choice = DeviceChoice::from(arguments.device);
     let wanted =
         |variant: &Variant| variant.name == WHOLE || arguments.only.iter().any(|part| variant.name.contains(part));
     let variants: Vec<Variant> = variants().into_iter().filter(wanted).collect();
@@ -360,11 +353,5 @@ fn work() -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(work())
 }

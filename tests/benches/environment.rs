@@ -5,16 +5,18 @@
 //! equity, rewards and the account's features follow, and where an episode ends the next one begins. Medians by the device's
 //! events, a line for each number of environments (the preset's unless said). `scripts/peers/environment.py` does the same in JAX.
 
+mod shared;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use gpu_kernels::explore::{ActRule, act, act_shape};
 use gpu_kernels::heads::N_ACTIONS;
 use host::bench::Timer;
 use host::config::{Config, DataSource, Preset};
 use host::data::simulate::Simulation;
-use host::device::{Device, DeviceChoice};
+use host::device::Device;
 use host::graph::{ChildGraph, ParentGraph};
 use host::images::KERNELS;
 use host::market::environments::Environments;
@@ -26,6 +28,8 @@ use host::replay::Ring;
 use serde::Serialize;
 use shared_types::Counters;
 use shared_types::isv::{EPSILON, KELLY_CAP, LEN};
+
+use shared::{On, ended};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -48,13 +52,6 @@ struct Arguments {
     /// What `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum On {
-    Auto,
-    Cuda,
-    Cpu,
 }
 
 #[derive(Serialize)]
@@ -104,11 +101,7 @@ fn measure(runner: Runner<'_>, config: &Config, market: &FoldMarket, n_bars: usi
 
 fn work() -> Result<(), Failed> {
     let arguments = Arguments::parse();
-    let device = Device::open(match arguments.device {
-        On::Auto => DeviceChoice::Auto,
-        On::Cuda => DeviceChoice::Cuda,
-        On::Cpu => DeviceChoice::Cpu,
-    })?;
+    let device = Device::open(arguments.device.into())?;
     let mut config = Config::preset(arguments.preset, DataSource::Simulator);
     let numbers = if arguments.envs.is_empty() { vec![config.environments] } else { arguments.envs };
     if arguments.bars == 0 || numbers.contains(&0) {
@@ -139,11 +132,5 @@ fn work() -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(work())
 }
